@@ -25,6 +25,7 @@ from trilayer_core.store.alerts import (
 )
 from trilayer_core.store.files import Store
 from trilayer_core.store.publication import Publication
+from trilayer_core.store.publications import Publications
 
 Row = Mapping[str, Any]
 Rule = Callable[[Row, Sequence[Row], Row | None], bool]
@@ -279,13 +280,18 @@ def begin_generation(
 ) -> AlertGeneration:
     """Records a generation of a group, and stores the profile by which it judges."""
     generations = AlertGenerations(store, group)
+    versions = {found.version: found for found in Publications(store).versions()}
+    memories = versions[publication].memories if publication in versions else None
     profiles = {}
     if profile is not None:
         rows = [{"card": card, **row} for card, row in profile.items()]
         schema = pa.schema([("card", pa.string()), ("n", pa.int64()), ("total", pa.int64())])
         path = layout.profile("by_card", version, store.unique())
         file = store.write_table(path, pa.Table.from_pylist(rows, schema))
-        profiles["by_card"] = Profile(version, {}, topic_id, file)
+        of = versions.get(version)
+        at = of.streams[group.stream.name] if of else None
+        cut, identity = (at.cut, at.topic_id) if at else ({}, topic_id)
+        profiles["by_card"] = Profile(version, cut, identity, file)
     newest = generations.newest()
     generation = AlertGeneration(
         newest.number + 1 if newest else 1,
@@ -295,7 +301,7 @@ def begin_generation(
         publication,
         alert_from if read_from is None else read_from,
         alert_from,
-        [],
+        memories[group.name].files if memories else [],
         profiles,
         "a test",
         1,

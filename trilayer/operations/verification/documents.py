@@ -53,6 +53,8 @@ def sent_faults(store: Store, catalog: Catalog) -> Iterator[str]:
                 )
             continue
         listed = store.read_document(path, Sent).files
+        if files and not listed:
+            yield f"{path} lists no file of alerts that were sent, and {len(files)} are there"
         yield from _listed_twice(path, listed)
         end = 0
         for first, last in sorted(w for file in listed if (w := writes_in(file)) is not None):

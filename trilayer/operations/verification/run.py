@@ -10,6 +10,7 @@ import serving_layer
 from batch_layer.engine import StartSpark, batch_spark
 from trilayer.operations.project import Project
 from trilayer.operations.verification.alerts import verify_alerts
+from trilayer.operations.verification.control import control_faults
 from trilayer.operations.verification.documents import (
     check_chain_files,
     publication_faults,
@@ -135,7 +136,11 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
                     tell(f"judging again by {', '.join(names)}")
                     alerts |= verify_alerts(duck, state, records, published, notes)
                 streams[stream.name] = _findings(state, records, notes)
-    damaged = [*_damaged_files(p.store, published), *sent_faults(p.store, p.catalog)]
+    damaged = [
+        *_damaged_files(p.store, published),
+        *sent_faults(p.store, p.catalog),
+        *control_faults(p.store, p.catalog),
+    ]
     return Verification(streams, views, answers.unanswered, answers.failed, layers, damaged, alerts)
 
 
