@@ -10,7 +10,8 @@ the same step, see judge.py.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from batch_layer.engine import Engine
 from batch_layer.growth import tail
@@ -19,8 +20,9 @@ from trilayer_core.compute.grouping import plan
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
-from trilayer_core.errors import OvertakenError
+from trilayer_core.errors import OvertakenError, TrilayerError
 from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.runtime.session import driver_at_work
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import intervals_after, intervals_below
@@ -65,12 +67,13 @@ def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recom
         chain = intervals_below(history, run.cuts[stream.name], identity)
         new = intervals_after(chain, published.cut, stream, published.topic_id) if published else []
         for pass_ in plan(catalog.stored_of(stream)):
-            if comparable:
-                added |= engine.compute(pass_, new, run.token, "added")
-            if not incremental:
-                views |= engine.compute(pass_, chain, run.token, "full")
-            elif base is not None:
-                views |= _grown(pass_.views, base, added, run, engine)
+            with _naming(stream, pass_.views):
+                if comparable:
+                    added |= engine.compute(pass_, new, run.token, "added")
+                if not incremental:
+                    views |= engine.compute(pass_, chain, run.token, "full")
+                elif base is not None:
+                    views |= _grown(pass_.views, base, added, run, engine)
         logger.info(
             "recomputed %s views of %s, %s",
             len(catalog.stored_of(stream)),
@@ -87,6 +90,19 @@ def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recom
     store.write_document(run.path("recompute"), result)
     failpoint("recompute.after-record")
     return result
+
+
+@contextmanager
+def _naming(stream: Stream, views: Sequence[View]) -> Iterator[None]:
+    """Adds the stream and the views to an error of Spark, which has the failing expression."""
+    try:
+        with driver_at_work("batch_memory_mb"):
+            yield
+    except TrilayerError as error:
+        if type(error) is not TrilayerError:
+            raise
+        names = ", ".join(view.name for view in views)
+        raise TrilayerError(f"stream {stream.name!r}, when computing {names}: {error}") from error
 
 
 def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | None:

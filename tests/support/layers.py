@@ -9,6 +9,7 @@ from typing import Any
 
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import serving_layer
 from batch_layer.cut import choose_t, cut
@@ -21,11 +22,11 @@ from serving_layer.connection import Layer, Provenance
 from speed_layer.query import StreamQuery
 from tests.support.oracle import canonical
 from tests.support.waiting import until
-from trilayer import Catalog
+from trilayer import Catalog, Stream
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.seam import latest_tick
+from trilayer_core.seam import Cut, latest_tick
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.publication import Publication, oldest_cut
@@ -36,17 +37,21 @@ Answer = dict[tuple[Hashable, ...], dict[str, Any]]
 
 
 class Pipeline:
-    """Both layers and the serving layer over one stream. Use as a context manager."""
+    """Both layers and the serving layer over the streams of a catalog, of which most tests have
+    one. Use as a context manager.
+    """
 
     def __init__(
         self, catalog: Catalog, settings: Settings, store: Store, spark: SparkSession
     ) -> None:
-        (self.stream,) = catalog.streams
+        self.streams = catalog.streams
+        self.stream = self.streams[0]
         self.catalog, self.settings, self.store, self.spark = catalog, settings, store, spark
         self._engine = Engine(settings, store, lambda: spark)
-        self._query: StreamQuery | None = None
+        self._queries: list[StreamQuery] = []
         with Log(settings.bootstrap_servers) as log:
-            self.topic = log.ensure(self.stream)
+            self._topics = [log.ensure(stream) for stream in self.streams]
+        self.topic = self._topics[0]
         self._producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers)
         self._connection = serving_layer.connect(catalog, settings, store)
 
@@ -60,13 +65,16 @@ class Pipeline:
 
     # -- arrivals ----------------------------------------------------------------------------------
 
-    def produce(self, values: Sequence[tuple[int, bytes | None]]) -> list[tuple[int, int, int]]:
-        """Appends (partition, value) in order.
+    def produce(
+        self, values: Sequence[tuple[int, bytes | None]], stream: Stream | None = None
+    ) -> list[tuple[int, int, int]]:
+        """Appends (partition, value) in order, to the first stream unless another is given.
 
         Returns (partition, offset, append time in ms) of each.
         """
+        topic = (stream or self.stream).topic
         sent = [
-            self._producer.send(self.stream.topic, value, key=b"k", partition=partition)
+            self._producer.send(topic, value, key=b"k", partition=partition)
             for partition, value in values
         ]
         self._producer.flush()
@@ -83,30 +91,37 @@ class Pipeline:
 
     def catch_up(self, rebuild: bool = False) -> None:
         """Has the speed layer commit all that has arrived; starts it where it is not running."""
-        if self._query is None or rebuild:
+        if not self._queries or rebuild:
             self.start_speed(rebuild)
-        with Log(self.settings.bootstrap_servers) as log:
-            end = log.end(self.topic)
+        for query, running, topic in zip(self._queries, self._running, self._topics, strict=True):
+            with Log(self.settings.bootstrap_servers) as log:
+                end = log.end(topic)
+            self._catch_up(query, running, end)
+
+    def _catch_up(self, query: StreamQuery, running: StreamingQuery, end: Cut) -> None:
         # processAllAvailable may return for a trigger that had looked at the log before what has
         # just arrived.
-        until(lambda: self._running.processAllAvailable() or self._committed(end), timeout_s=60)
+        until(lambda: running.processAllAvailable() or self._committed(query, end), timeout_s=60)
 
     def start_speed(self, rebuild: bool = False) -> StreamQuery:
+        """Starts the query of each stream. Returns that of the first."""
         self.stop_speed()
-        self._query = StreamQuery(self.catalog, self.stream, self.settings, self.store, self.spark)
-        self._running = self._query.start(rebuild)
-        return self._query
+        self._queries = [
+            StreamQuery(self.catalog, stream, self.settings, self.store, self.spark)
+            for stream in self.streams
+        ]
+        self._running = [query.start(rebuild) for query in self._queries]
+        return self._queries[0]
 
-    def _committed(self, end: Mapping[int, int]) -> bool:
-        assert self._query
-        generation = self._query.generation
+    def _committed(self, query: StreamQuery, end: Cut) -> bool:
+        generation = query.generation
         assert generation
         reached = dict(generation.start)
         kept = Publications(self.store).versions()
         # What lies below the oldest cut is cleared away.
-        for partition, offset in oldest_cut(kept, self.stream.name, generation.topic_id).items():
+        for partition, offset in oldest_cut(kept, query.stream.name, generation.topic_id).items():
             reached[partition] = max(reached.get(partition, 0), offset)
-        for commit in Generations(self.store, self.stream).commits(generation.name):
+        for commit in Generations(self.store, query.stream).commits(generation.name):
             for segment in commit.segments:
                 for partition, r in segment.ranges.items():
                     reached[partition] = max(reached.get(partition, 0), r.end)
@@ -114,14 +129,14 @@ class Pipeline:
 
     @property
     def generation(self) -> str:
-        assert self._query
-        assert self._query.generation
-        return self._query.generation.name
+        generation = self._queries[0].generation
+        assert generation
+        return generation.name
 
     def stop_speed(self) -> None:
-        if self._query is not None:
-            self._query.stop()
-            self._query = None
+        for query in self._queries:
+            query.stop()
+        self._queries = []
 
     def batch(self, *, until_ms: int | None = None, full: bool = False) -> Publication:
         """A batch run in the shared session."""
@@ -130,7 +145,8 @@ class Pipeline:
     def ingest(self, *, until_ms: int | None = None, full: bool = False) -> Run:
         t_ms = choose_t(self.catalog, self.settings, self.store, until_ms)
         run = cut(self.catalog, self.settings, self.store, t_ms, full)
-        ingest(self.stream, run, self.settings, self.store, self._engine)
+        for stream in self.streams:
+            ingest(stream, run, self.settings, self.store, self._engine)
         return run
 
     def recompute(self, run: Run) -> tuple[Run, Recomputed]:

@@ -114,7 +114,8 @@ class Catalog:
                 key.expression for a in self.alerts if a.source == stream for key in a.keys
             ]
             by_meaning = {g.sql: g for g in [*of_views, *guards_of(of_alerts)]}
-            guards = [guard for _, guard in sorted(by_meaning.items())]
+            # A filter goes before what it selects for, so that the reason names the filter.
+            guards = sorted(by_meaning.values(), key=lambda g: (len(g.condition), g.sql))
             streams[stream.name] = stream.guarded_by(guards)
         sources: dict[str, Source] = {}
 

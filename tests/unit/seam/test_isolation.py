@@ -40,7 +40,7 @@ class Query:
         return False
 
     has_lost_files = has_lost
-    refused, checkpoint = 0, "a folder"
+    refused, checkpoint, runs = 0, "a folder", False
 
 
 @pytest.fixture(params=["views", "alerts"])
@@ -153,3 +153,23 @@ def test_a_process_that_starts_knows_of_no_failure_before(store):
     store.write_document(one.fault_path, Fault(1, "x"))
     Failures([one], store, "memory")
     assert not store.exists(one.fault_path)
+
+
+def test_the_process_of_alerts_is_ready_without_a_group_that_fails(store, monkeypatch):
+    class Stop(threading.Event):
+        """Set after some rounds."""
+
+        rounds = 3
+
+        def wait(self, timeout=None):
+            self.rounds -= 1
+            return self.rounds < 0
+
+    monkeypatch.setattr(alerts, "is_away", lambda text, settings: False)
+    one, other = Query("one"), Query("other")
+    one.error, other.runs, ready = RuntimeError("x"), True, []
+    failures = Failures([one, other], store, "memory")
+    with pytest.raises(TrilayerError, match="one: its query ended: x"):
+        alerts._run([one, other], [], failures, Settings(), Stop(), lambda: ready.append(True))
+    assert ready == [True]
+    assert (one.stops, other.stops) == (1, 0)
