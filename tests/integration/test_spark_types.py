@@ -48,6 +48,8 @@ element_at(places, c_string).Lat
 m['a'] + c_int
 size(tags) + size(m)
 tags[0] || tags[1]
+(tags || tags)[0]
+size(concat(nums, nums))
 array_contains(tags, c_string)
 array_contains(nums, 5)
 array_max(prices)

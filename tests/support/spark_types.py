@@ -84,7 +84,10 @@ NOT_CALLED = (
 LITERALS = {"int literal": "2", "date text": "'2026-01-01'"}
 """A number that some functions need to be constant, and a text that stands for a date."""
 
-CONVERTING = ("extract", "try_add", "try_divide", "try_mod", "try_multiply", "try_subtract")
+CONVERTING = (
+    *("extract", "nullifzero", "zeroifnull"),
+    *("try_add", "try_divide", "try_mod", "try_multiply", "try_subtract"),
+)
 """What converts text to numbers and times where Spark's SQL of the analysed call does not show it.
 """
 

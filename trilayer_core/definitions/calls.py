@@ -36,8 +36,11 @@ def _chosen(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) ->
         return None
     common = inference.together(node, given, CHOSEN)
     choosing = str(node.this).lower() in ("greatest", "least")
-    if choosing and common.kind not in ("string", "unknown") and any(map(is_text, given)):
-        inference.refuse_types(node, [inference.type_of(argument) for argument in given])
+    types = [inference.type_of(argument) for argument in given]
+    mixed = {"string", "binary"} <= {type_.kind for type_ in types}
+    literal = common.kind not in ("string", "unknown") and any(map(is_text, given))
+    if choosing and (mixed or literal):
+        inference.refuse_types(node, types)
     return common
 
 
@@ -118,12 +121,6 @@ def _of_collection(inference: Inference, node: exp.Anonymous, given: list[exp.Ex
     of = types[0] if types else UNKNOWN
     if of.kind not in ("array", "map") or of.element is None:
         return None  # such as reverse() of text, which is in the table
-    inference.total &= name in (
-        "size",
-        "cardinality",
-        "array_size",
-        "array_contains",
-    )
     result = _OF_COLLECTIONS[name]
     if name in ("array_contains", "array_position") and len(types) == 2:
         element, wanted = of.element, types[1]
@@ -141,7 +138,6 @@ def _of_collection(inference: Inference, node: exp.Anonymous, given: list[exp.Ex
 
 def _split(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     types = [inference.type(argument) for argument in given]
-    inference.total = False
     if any(type_.kind not in ("string", "unknown", *INTEGER_KINDS) for type_ in types):
         inference.refuse_types(node, types)
     return SparkType("array", element=STRING)
@@ -156,14 +152,12 @@ def _extended(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) 
     of, *others = [inference.type(argument) for argument in given] or [UNKNOWN]
     union = str(node.this).lower() == "array_union"
     same = of.kind == "array" and others and others[-1] == (of if union else of.element)
-    inference.total = False
     return of if same else UNKNOWN
 
 
 def _map(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     keys = inference.together(node, given[::2], CHOSEN)
     value = inference.together(node, given[1::2], CHOSEN)
-    inference.total = False  # a key that is NULL, or there twice
     known = keys == STRING and value not in (UNKNOWN, NULL)
     return SparkType("map", element=value) if known else UNKNOWN
 
@@ -187,7 +181,6 @@ def _struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) ->
 
 def _sequence(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     types = [inference.type(argument) for argument in given]
-    inference.total = False
     known = len(given) > 1 and types[0] == types[1] and types[0].kind != "unknown"
     return SparkType("array", element=types[0]) if known else UNKNOWN
 
@@ -197,7 +190,6 @@ def _of_map(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) ->
     of = inference.type(given[0]) if given else UNKNOWN
     if of.kind not in ("map", "unknown"):
         inference.refuse_types(node, [of])
-    inference.total = False
     value = [inference.applied(by, [STRING, of.element or UNKNOWN]) for by in given[1:]]
     name = str(node.this).lower()
     if name == "transform_values" and of.kind == "map" and value:
@@ -209,7 +201,6 @@ def _with_escape(inference: Inference, node: exp.Anonymous, given: list[exp.Expr
     """`like(text, pattern, escape)`."""
     if len(given) != 3 or not is_text(given[2]):
         return None
-    inference.total = False
     return inference.result(node, str(node.this).lower(), given[:2])
 
 
@@ -220,7 +211,6 @@ def _formatted(inference: Inference, node: exp.Anonymous, given: list[exp.Expr])
     if name in ("to_binary", "try_to_binary"):
         result = SparkType("binary")
     expected = NUMBER_KINDS if name.endswith("char") else ("string",)
-    inference.total = False
     constant = len(given) > 1 and all(map(is_text, given[1:]))
     return result if constant and types[0].kind in expected else None
 
@@ -239,7 +229,6 @@ def _with_lambda(inference: Inference, node: exp.Anonymous, given: list[exp.Expr
     if of.kind not in ("array", "unknown"):
         inference.refuse_types(node, [of])
     element = of.element or UNKNOWN
-    inference.total = False
     value = UNKNOWN
     if name in ("aggregate", "reduce"):
         value = inference.type(given[1]) if len(given) > 1 else UNKNOWN
@@ -283,6 +272,9 @@ _INSTEAD = {
 _UNITS = {"MILLISECOND": "SECOND", "MINUTE": "SECOND", "DAYOFYEAR": "DAY"}
 """Units whose results have the types of another unit's."""
 
+UNITED = ("timestampdiff", "timestampadd", "datediff", "date_diff", "dateadd", "date_add")
+"""Functions that may have a unit before two operands."""
+
 _OF_ANYTHING = {
     **dict.fromkeys(("isnull", "isnotnull"), "boolean"),
     **dict.fromkeys(("to_json", "typeof"), "string"),
@@ -313,10 +305,7 @@ CALLS: dict[str, Callable[..., SparkType | None]] = {
     "nullif": _nullif,
     "equal_null": _equal_null,
     **dict.fromkeys(_OF_ANYTHING, _any),
-    **dict.fromkeys(
-        ("timestampdiff", "timestampadd", "datediff", "date_diff", "dateadd", "date_add"),
-        _unit,
-    ),
+    **dict.fromkeys(UNITED, _unit),
     **dict.fromkeys(("date_part", "datepart"), _date_part),
     **dict.fromkeys(_OF_COLLECTIONS, _of_collection),
     **dict.fromkeys(("split", "regexp_extract_all"), _split),

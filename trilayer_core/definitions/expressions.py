@@ -300,6 +300,10 @@ def parse_one_expression(sql: str, what: str) -> exp.Expr:
     ):
         raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
     expression = select.selects[0]
+    if len(list(expression.find_all(exp.HexString))) > len(re.findall("[xX]'", sql)):
+        raise DefinitionError(
+            f"{what} must have numbers in decimal notation; got {sql!r}; write 31 or X'1F' for 0x1F"
+        )
     if isinstance(expression, exp.Alias | exp.Star) or any(
         node.comments for node in expression.walk()
     ):

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from trilayer_core.definitions.calls import CALLS, part_of_time
+from trilayer_core.definitions.calls import CALLS, UNITED, part_of_time
 from trilayer_core.definitions.literals import (
     fitted_digits,
     integer,
@@ -23,6 +23,7 @@ from trilayer_core.definitions.spark_types import (
     CHOSEN,
     INTEGER_KINDS,
     INTERVALS,
+    MOST_DIGITS,
     NULL,
     OTHERS,
     STRING,
@@ -31,13 +32,13 @@ from trilayer_core.definitions.spark_types import (
     SparkType,
     decimal_result,
     digits_of,
-    is_total_cast,
     literal_type,
     named_type,
     parsed_type,
     result_kind,
     table,
 )
+from trilayer_core.definitions.totality import is_total, is_total_conversion
 from trilayer_core.errors import DefinitionError, close_name, did_you_mean
 
 _OPERATORS: dict[type[exp.Expr], str] = {
@@ -69,19 +70,6 @@ _CASTS = {
 ANY_NUMBER = ("concat", "concat_ws", "elt", "format_string", "hash", "printf", "xxhash64")
 """The functions of any number of arguments, of which the table has the first two."""
 
-_TOTAL = (
-    *("LIKE", "ILIKE", "||", "lower", "lcase", "upper", "ucase", "trim", "ltrim", "rtrim"),
-    *("btrim", "length", "len", "char_length", "character_length", "bit_length"),
-    *("octet_length", "substring", "substr", "left", "right", "startswith", "endswith"),
-    *("contains", "instr", "concat", "initcap", "reverse", "isnan", "year", "quarter", "month"),
-    *("day", "dayofmonth", "dayofweek", "dayofyear", "weekday", "weekofyear", "hour", "minute"),
-    *("second", "datediff", "date_diff", "unix_seconds", "unix_millis", "unix_micros"),
-    *("unix_date", "md5", "crc32", "sha", "sha1", "hex", "sign", "signum", "sqrt", "cbrt"),
-    *("exp", "ln", "log", "log10", "log2", "log1p", "sin", "cos", "tan", "atan"),
-    *("date_trunc", "trunc"),
-)
-"""Functions and operators that never fail for the types that the table has."""
-
 
 class Inference:
     """Derives the types of one expression's parts.
@@ -112,6 +100,7 @@ class Inference:
         derive = _NODES.get(type(node))
         result = derive(self, node) if derive else self._unknown(node)
         self._types[id(node)] = result
+        self.total = self.total and result != UNKNOWN
         return result
 
     def type_of(self, node: exp.Expr) -> SparkType:
@@ -141,7 +130,6 @@ class Inference:
     # -- leaves ------------------------------------------------------------------------------------
 
     def _unknown(self, node: exp.Expr) -> SparkType:
-        self.total = False
         for inner in node.iter_expressions():
             if isinstance(inner, exp.Expr) and not isinstance(inner, exp.Identifier | exp.DataType):
                 self.type(inner)
@@ -317,6 +305,8 @@ class Inference:
         patterns = pattern.this.expressions if isinstance(pattern.this, exp.Tuple) else []
         for argument in [node.this, *patterns]:
             self.type(argument)
+        for argument in patterns:
+            self._decide(_OPERATORS[type(node)], [node.this, argument], BOOLEAN)
         return BOOLEAN
 
     def _escape(self, node: exp.Escape) -> SparkType:
@@ -336,7 +326,15 @@ class Inference:
                 f"where {shown(node)} has none",
                 f"`{shown(node.this)} || ({shown(node.expression)})`",
             )
-        return self.result(node, _OPERATORS[type(node)], operands)
+        name = _OPERATORS[type(node)]
+        result = self.result(node, name, operands)
+        self._decide(name, operands, result)
+        return result
+
+    def _decide(self, name: str, operands: Sequence[exp.Expr], result: SparkType) -> None:
+        """Decides whether a function or an operator, whose operands have types, is total."""
+        types = [self._types.get(id(operand), UNKNOWN) for operand in operands]
+        self.total = self.total and is_total(name, operands, types, result)
 
     def _bracket(self, node: exp.Bracket) -> SparkType:
         of, *at = self.type(node.this), *map(self.type, node.expressions)
@@ -367,9 +365,14 @@ class Inference:
     def _cast(self, node: exp.Cast) -> SparkType:
         type_ = parsed_type(node.to)
         of = self.type(node.this)
-        # A literal such as 1.5BD or DATE'2026-01-31' is a cast without a decision on failures.
-        literal = "safe" not in node.args and isinstance(node.this, exp.Literal)
-        return self._converted(node, of, type_, total=literal or bool(node.args.get("safe")))
+        product = isinstance(node.this.unnest(), exp.Mul)
+        if product and of.digits and of.digits[0] < MOST_DIGITS:
+            # Spark gives it a digit more than the digits of its factors.
+            of = SparkType("decimal", (of.digits[0] - 1, of.digits[1]))
+        # A number such as 1.5BD is a cast without a decision on failures.
+        number = isinstance(node.this, exp.Literal) and not node.this.is_string
+        constant = "safe" not in node.args and (number or stands_for(node.this.name, type_.kind))
+        return self._converted(node, of, type_, total=constant or bool(node.args.get("safe")))
 
     def _converted(
         self, node: exp.Expr, of: SparkType, type_: SparkType, *, total: bool
@@ -382,8 +385,7 @@ class Inference:
                 f"where {shown(node)} casts {of} to {type_}",
                 "an expression of another type",
             )
-        fits = type_.kind != "decimal" and is_total_cast(of.kind, type_.kind)
-        self.total = self.total and (total or fits)
+        self.total = self.total and (total or is_total_conversion(of, type_))
         return type_
 
     def _extract(self, node: exp.Extract) -> SparkType:
@@ -392,15 +394,19 @@ class Inference:
     # -- calls -------------------------------------------------------------------------------------
 
     def _called(self, node: exp.Anonymous) -> SparkType:
-        name = str(node.this).lower()
-        special = CALLS.get(name)
-        if special:
-            result = special(self, node, node.expressions)
-            if result is not None:
-                return result
-        if name in _CASTS and len(node.expressions) == 1:
+        name, operands = str(node.this).lower(), node.expressions
+        if name in _CASTS and len(operands) == 1:
             type_ = named_type(_CASTS[name])
-            return self._converted(node, self.type(node.expressions[0]), type_, total=False)
+            return self._converted(node, self.type(operands[0]), type_, total=False)
+        special = CALLS.get(name)
+        result = special(self, node, operands) if special else None
+        if result is None:
+            result = self._plain_call(name, node)
+        of_unit = name in UNITED and len(operands) == 3
+        self._decide(name, operands[1:] if of_unit else operands, result)
+        return result
+
+    def _plain_call(self, name: str, node: exp.Anonymous) -> SparkType:
         if name not in table() and name not in table()[OTHERS] and name not in CALLS:
             near = close_name(name, [*table(), *table()[OTHERS], *CALLS])
             self.refuse(
@@ -408,23 +414,20 @@ class Inference:
                 f"which calls {name}()" + (f"; did you mean {near!r}?" if near else ""),
                 "it with other functions",
             )
-        if name not in table():
-            return self._unknown(node)
-        return self.result(node, name, node.expressions)
+        return self.result(node, name, node.expressions) if name in table() else self._unknown(node)
 
     def result(self, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> SparkType:
         """The type that the table has for a function or operator."""
         types = [self.type(operand) for operand in operands]
+        if name in ("||", "concat") and types and {*types} == {types[0]} and types[0].element:
+            return types[0]  # arrays
         if any(type_.kind not in (*ANY, *INTERVALS, "null") for type_ in types):
-            self.total = False
             return UNKNOWN
         kinds = [self.kinds(o, type_) for o, type_ in zip(operands, types, strict=True)]
         kind = result_kind(name, kinds)
         if kind is None and len(kinds) > 2 and name in ANY_NUMBER:
             each = {result_kind(name, [kinds[0], of]) for of in kinds[1:]}
             kind = each.pop() if len(each) == 1 else None
-        floats = {type_.kind for type_ in types} <= {"float", "double"} and name in "+-*"
-        self.total = self.total and (name in _TOTAL or floats)
         if kind is None:
             if NULL in types:
                 return UNKNOWN

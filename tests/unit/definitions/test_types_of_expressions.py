@@ -228,19 +228,15 @@ def test_an_interval_is_refused_where_it_is_declared(aggregate):
         View("v", source=rides, key=["rider"], aggregates={"x": aggregate("ended - started")})
 
 
-def test_total_expressions():
-    for sql in (
-        "name",
-        "ship.zipCode",
-        "n > 1 and name like 'a%'",
-        "lower(name)",
-        "coalesce(n, 0)",
-    ):
-        assert parse_expression(sql, COLUMNS, "it").total, sql
-    for sql in ("try_cast(name as int)", "c_double * 2D", "coalesce(n, 0)", "cast(n as string)"):
-        assert parse_expression(sql, COLUMNS, "it").total, sql
-    for sql in ("n + 1", "n / 2", "cast(name as int)", "tags[0]", "price * 2", "to_date(name)"):
-        assert not parse_expression(sql, COLUMNS, "it").total, sql
+@pytest.mark.parametrize("sql", ["0x1F", "n + 0x1F", "cast(0x1f as int)", "concat(0x1F, X'00')"])
+def test_numbers_that_spark_does_not_have_are_refused(sql):
+    with pytest.raises(DefinitionError, match="decimal notation"):
+        typed(sql)
+
+
+def test_arrays_are_joined():
+    assert typed("(tags || tags)[0]") == typed("concat(tags, tags, tags)[0]") == "string"
+    assert typed("X'1F'") == "binary"
 
 
 def test_an_error_of_a_definition_has_no_internal_frames(tmp_path):
