@@ -183,6 +183,8 @@ class _Translation:
         match node.get("class") or node.get("type"):
             case "FUNCTION":
                 return self._function(node)
+            case "WINDOW":
+                self._summed(node, _arguments(node))
             case "CAST":
                 return self._cast(node)
             case "LAMBDA":
@@ -251,20 +253,26 @@ class _Translation:
             return node
         name, arguments = call["function_name"], _arguments(call)
         if name == "unnest" and len(arguments) > 1:
-            select = ", ".join(
-                f"unnest(${place}) AS _{place}" for place, _ in enumerate(arguments, 1)
-            )
-            subquery = self._made(f"(SELECT {select})", *arguments)["subquery"]
-            aliases = node["column_name_alias"] or ["unnest"] * len(arguments)
-            return self._subquery(subquery, node["alias"] or "unnest", aliases)
-        if name in _ELEMENTS:
-            value = self._made(_ELEMENTS[name], *arguments)
-            subquery = self._made("(SELECT $1 AS value)", value)["subquery"]
-            aliases = node["column_name_alias"] or ([node["alias"]] if node["alias"] else [])
-            return self._subquery(subquery, node["alias"] or name, aliases or ["value"])
+            return self._unnested(node, arguments, ["unnest"] * len(arguments))
+        written = _OF_JSON.match(names.written_at(node, self._text))
+        if name == "unnest" and not node["alias"] and written:  # its call has been changed
+            node["alias"] = written[0]
+            node["column_name_alias"] = ["value" if written["elements"] else written[0]]
         if name in (*_ROWS, "unnest") and node["alias"] and not node["column_name_alias"]:
             node["column_name_alias"] = [node["alias"]]
         return node
+
+    def _unnested(self, node: Node, lists: Sequence[Node], columns: Sequence[str]) -> Node:
+        """A table function whose columns are the elements of lists, and their numbers if asked."""
+        made = [f"unnest(${place}) AS _{place}" for place, _ in enumerate(lists, 1)]
+        if node["with_ordinality"] == "WITH_ORDINALITY":
+            sizes = ", ".join(f"len(${place})" for place, _ in enumerate(lists, 1))
+            made.append(f"unnest(range(1, 1 + greatest({sizes}))) AS _0")
+            columns = [*columns, "ordinality"]
+        subquery = self._made(f"(SELECT {', '.join(made)})", *lists)["subquery"]
+        written = node["column_name_alias"]
+        alias = node["alias"] or node["function"]["function_name"]
+        return self._subquery(subquery, alias, [*written, *columns[len(written) :]])
 
     def _subquery(self, subquery: Node, alias: str, columns: Sequence[str]) -> Node:
         sql = "SELECT * FROM (SELECT 1) AS t(c)"
@@ -278,6 +286,8 @@ class _Translation:
         name, arguments, alias = node["function_name"], _arguments(node), node["alias"]
         if node["schema"]:
             return node
+        if name in _LACKING and names.written_at(node, self._text).startswith(name):
+            raise TemplateFault(f"{name} is a function that is not supported", _LACKING[name])
         if (rule := _RULES.get(name)) is not None and (made := rule(self, node, arguments)):
             return made | {"alias": alias}
         if (sql := _WRITTEN.get((name, len(arguments)))) is not None:
@@ -290,8 +300,45 @@ class _Translation:
             return _rename(node, name, "_pg")
         return node
 
+    def _summed(self, node: Node, arguments: Sequence[Node]) -> Node | None:
+        """A sum of bigints is numeric, so that its quotient has a fraction; others are integers."""
+        if node["function_name"] != "sum" or len(arguments) != 1:
+            return None
+        if not any(_is_aggregate(below) for below in _walk(arguments)):
+            sql = "_pg.addend($1)"
+        elif arguments[0].get("function_name") in _COUNTS:
+            sql = "CAST($1 AS DECIMAL(19, 0))"
+        else:
+            return None
+        node["arguments"][0]["expression"] = self._made(sql, *arguments)
+        return node
+
+    def _rounded(self, node: Node, arguments: Sequence[Node]) -> Node | None:
+        """A double is rounded to the even number if it is in the middle of two, as IEEE 754 has it.
+
+        A quotient or an average may be numeric in PostgreSQL, which is rounded as DuckDB does.
+        """
+        if len(arguments) != 1 or any(b.get("function_name") in _NUMERIC for b in _walk(arguments)):
+            return None
+        return self._made("_pg.rounded($1)", *arguments)
+
+    def _truncated(self, node: Node, arguments: Sequence[Node]) -> Node | None:
+        """The least or greatest time is the least or greatest of those that are truncated.
+
+        DuckDB can't choose a form of a macro by the type of an aggregate.
+        """
+        if len(arguments) != 2 or (inner := arguments[1]).get("function_name") not in _EXTREMES:
+            return None
+        (value,) = _arguments(inner) or [None]
+        if value is None or any(_is_aggregate(below) for below in _walk([value, arguments[0]])):
+            return None
+        inner["arguments"][0]["expression"] = self._made(
+            "_pg.date_trunc($1, $2)", arguments[0], value
+        )
+        return inner
+
     def _divided(self, node: Node, arguments: Sequence[Node]) -> Node | None:
-        """A quotient of integers is one, and that of a sum of bigints, which is numeric, is not."""
+        """A quotient of integers is one. DuckDB's `//` of other numbers has its fraction, too."""
         if len(arguments) != 2 or any(_is_fraction(argument) for argument in arguments):
             return None
         node["function_name"], node["qualified_name"] = "//", {"path": ["//"]}
@@ -308,6 +355,11 @@ class _Translation:
         return self._made("to_json($1)", _rename(node | {"alias": ""}, "list"))
 
     def _substring(self, node: Node, arguments: Sequence[Node]) -> Node | None:
+        if len(arguments) == 3 and _constant(arguments[2]) is not None:
+            raise TemplateFault(
+                "substring must have no escape character",
+                "Write substring(text from pattern) with a POSIX regular expression",
+            )
         if len(arguments) == 2 and (pattern := _constant(arguments[1])) is not None:
             return self._made(f"_pg.matched($1, $2, {int(bool(_groups(pattern)))})", *arguments)
         return None
@@ -452,26 +504,12 @@ def _is_aggregate(node: Node) -> bool:
     )
 
 
-def _is_small(node: Node | None) -> bool:
-    """Whether a value is plainly an int4, whose sum is a bigint in PostgreSQL and no numeric."""
-    if node is None:
-        return True
-    if node["class"] == "CONSTANT":
-        return node["literal"]["kind"] in ("INTEGER", "NULL_LITERAL")
-    if node["class"] == "CAST":
-        return node["type_expr"]["type_name"].lower() in ("integer", "int", "int4", "smallint")
-    if node["class"] == "CASE":
-        results = [check["then_expr"] for check in node["case_checks"]]
-        return all(map(_is_small, [*results, node["else_expr"]]))
-    return False
-
-
 def _is_fraction(node: Node) -> bool:
     """Whether an operand is numeric in PostgreSQL, though it may be a whole number in DuckDB."""
     if node.get("class") in ("FUNCTION", "WINDOW"):
         name = node["function_name"]
-        if name == "sum":
-            return not all(_is_small(argument) for argument in _arguments(node))
+        if name == "sum":  # of another aggregate, if DuckDB does not know its type
+            return all(each.get("function_name") != "addend" for each in _arguments(node))
         inner = _arguments(node) if name in _PASSING else []
     elif node.get("class") == "CAST":
         inner = [node["child"]] if node["type_expr"]["type_name"].lower() == "interval" else []
@@ -485,9 +523,17 @@ def _is_fraction(node: Node) -> bool:
     return any(_is_fraction(each) for each in inner)
 
 
-_AGGREGATES = frozenset({"max", "min", "sum", "avg", "first", "last", "any_value", "mode",
-                         "quantile_disc", "quantile_cont", "median"})  # fmt: skip
+_COUNTS = ("count", "count_star")
+_EXTREMES = ("max", "min")
+_SPREADS = ("avg", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp")
+_AGGREGATES = frozenset({*_COUNTS, *_EXTREMES, *_SPREADS, "sum", "first", "last", "any_value",
+                         "mode", "quantile_disc", "quantile_cont", "median", "bool_and", "bool_or",
+                         "bit_and", "bit_or", "bit_xor", "string_agg", "list", "array_agg", "corr",
+                         "covar_pop", "covar_samp", "regr_slope", "regr_count"})  # fmt: skip
 """Aggregates whose value may be given to a function that has a form for each type."""
+
+_NUMERIC = frozenset({*_SPREADS, "/", "//", "quantile_cont"})
+"""Functions and operators whose double may be numeric in PostgreSQL."""
 
 _BY_TYPE = frozenset({"date_trunc"})
 """Macros with a form for each type, which DuckDB can't choose for an aggregate."""
@@ -523,22 +569,37 @@ _PARTS = {
 """Parts of a time with fractions, and how many digits these have."""
 
 _ELEMENTS = {
-    "json_array_elements": "unnest(CAST(_pg.json_of($1) AS JSON[]))",
-    "jsonb_array_elements": "unnest(CAST(_pg.json_of($1) AS JSON[]))",
-    "json_array_elements_text": "unnest(_pg.json_of($1) ->> '$[*]')",
-    "jsonb_array_elements_text": "unnest(_pg.json_of($1) ->> '$[*]')",
-    "json_object_keys": "unnest(json_keys(_pg.json_of($1)))",
-    "jsonb_object_keys": "unnest(json_keys(_pg.json_of($1)))",
+    "json_array_elements": "CAST(_pg.json_of($1) AS JSON[])",
+    "jsonb_array_elements": "CAST(_pg.json_of($1) AS JSON[])",
+    "json_array_elements_text": "_pg.json_of($1) ->> '$[*]'",
+    "jsonb_array_elements_text": "_pg.json_of($1) ->> '$[*]'",
+    "json_object_keys": "json_keys(_pg.json_of($1))",
+    "jsonb_object_keys": "json_keys(_pg.json_of($1))",
 }
-"""Functions of rows from a JSON document."""
+"""Functions of rows from a JSON document: the list that has them."""
+
+_OF_JSON = re.compile(r"jsonb?_(?:(?P<elements>array_elements)(?:_text)?|object_keys)")
 
 _WRITTEN: Mapping[tuple[str, int], str] = {
     ("date_trunc", 3): "timezone($3, date_trunc($1, timezone($3, CAST($2 AS TIMESTAMPTZ))))",
     ("cardinality", 1): "CAST(cardinality($1) AS INTEGER)",
     ("to_hex", 1): "lower(to_hex($1))",
-    **{(name, 1): sql for name, sql in _ELEMENTS.items()},
+    ("substr", 2): "_pg.substring($1, $2)",
+    ("substr", 3): "_pg.substring($1, $2, $3)",
+    **{(name, 1): f"unnest({sql})" for name, sql in _ELEMENTS.items()},
 }
 """Functions, with their number of arguments, in DuckDB's SQL."""
+
+_LACKING = {
+    "regexp_matches": "Write regexp_match(text, pattern), or text ~ pattern for a boolean",
+    "to_number": "Write replace(text, ',', '')::numeric",
+    "make_interval": "Write interval '1 hour' * number",
+    **dict.fromkeys(
+        ("justify_days", "justify_hours", "justify_interval"),
+        "Write extract(epoch from interval), and divide it",
+    ),
+}
+"""Functions that DuckDB lacks, or has with another meaning, and what to write instead."""
 
 _RENAMED = {
     "every": "bool_and",
@@ -552,6 +613,9 @@ _RENAMED = {
 
 _RULES: Mapping[str, Callable[[_Translation, Node, Sequence[Node]], Node | None]] = {
     "/": _Translation._divided,
+    "sum": _Translation._summed,
+    "round": _Translation._rounded,
+    "date_trunc": _Translation._truncated,
     **dict.fromkeys(_LIKE, _Translation._like),
     "json_agg": _Translation._aggregated_json,
     "jsonb_agg": _Translation._aggregated_json,

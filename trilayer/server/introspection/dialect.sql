@@ -54,7 +54,25 @@ CREATE MACRO _pg.rpad
     (text_, size_) AS rpad(text_, size_::INTEGER, ' '), (text_, size_, fill_) AS rpad(text_, size_::INTEGER, fill_);
 CREATE MACRO _pg.octet_length(text_) AS strlen(text_::VARCHAR)::INTEGER;
 
+-- PostgreSQL counts places before the first one, too.
+CREATE MACRO _pg.substring
+    (text_, from_) AS substring(text_, CASE WHEN from_ < 1 THEN 1 ELSE from_ END),
+    (text_, from_, size_) AS
+        CASE WHEN from_ < 1
+             THEN substring(text_, 1, CASE WHEN from_ + size_ < 1 THEN 0 ELSE from_ + size_ - 1 END)
+             ELSE substring(text_, from_, size_) END;
+
 -- Numbers
+-- What a sum adds: it is numeric in PostgreSQL if these are bigints.
+CREATE MACRO _pg.addend
+    (value_ TINYINT) AS value_, (value_ SMALLINT) AS value_, (value_ INTEGER) AS value_,
+    (value_ UTINYINT) AS value_, (value_ USMALLINT) AS value_,
+    (value_ UINTEGER) AS value_::DECIMAL(19, 0), (value_ BIGINT) AS value_::DECIMAL(19, 0),
+    (value_ UBIGINT) AS value_::DECIMAL(38, 0), (value_ HUGEINT) AS value_::DECIMAL(38, 0),
+    (value_) AS value_;
+CREATE MACRO _pg.rounded(value_) AS
+    CASE WHEN typeof(value_) IN ('DOUBLE', 'FLOAT') THEN round_even(value_, 0)
+         ELSE round(value_) END;
 CREATE MACRO _pg.div(dividend_, divisor_) AS trunc(dividend_ / divisor_);
 CREATE MACRO _pg.width_bucket(value_, low_, high_, number_) AS
     CASE WHEN value_ < low_ THEN 0 WHEN value_ >= high_ THEN number_ + 1
