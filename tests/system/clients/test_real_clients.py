@@ -1,4 +1,4 @@
-"""Programs of others, used as their users do: dbt, postgres_fdw, ibis, connectorx and psqlODBC."""
+"""Programs of others, used as their users do: dbt, postgres_fdw, Django, ibis and two drivers."""
 
 import json
 import shutil
@@ -59,6 +59,37 @@ def test_ibis(port):
     ]  # fmt: skip
     assert found["window"] == [["ann", 2], ["bob", 1], ["zoë", 0]]
     assert found["counted"] == 3
+
+
+def test_django(port):
+    """Models that inspectdb writes, and what the ORM sends for them; days are those of Berlin."""
+    found = answers("django_client.py", port)
+    assert found["tables"] == ["by_minute"]
+    assert found["fields"] == {
+        "pk": "CompositePrimaryKey", "buyer": "TextField", "minute": "DateTimeField",
+        "minute_end": "DateTimeField", "n": "BigIntegerField", "revenue": "BigIntegerField",
+    }  # fmt: skip
+    assert plain(found["all"]) == ROWS
+    assert found["streamed"] == ["ann", "bob", "zoë"]
+    assert (found["got"], found["raw"]) == (1000, 2)
+    assert (found["counted"], found["exists"]) == ([3, 2], [True, False])
+    assert found["aggregated"] == {
+        "total": 1033, "mean": pytest.approx(1033 / 3), "most": 1, "large": 2, "some": 9,
+    }  # fmt: skip
+    day = "1970-01-01 00:00:00+01:00"
+    assert found["by day"] == [[day, day, 1033, 3]]
+    assert found["texts"] == [
+        ["ZOË", 3, "zoë:3", "1000"], ["BOB", 3, "bob:3", "22"], ["ANN", 3, "ann:3", "11"],
+    ]  # fmt: skip
+    assert found["filters"] == [2, 1, 1, 2, 1, 2, 3, 3, 3, 1, 3, 3, 0]
+    assert found["places"] == [
+        ["zoë", 1, pytest.approx(1000 / 3), 1, "dear", False, None],
+        ["bob", 2, pytest.approx(22 / 3), 1, "cheap", True, "ann"],
+        ["ann", 3, pytest.approx(11 / 3), 1, "cheap", True, "bob"],
+    ]
+    assert found["united"] == [["ann"], ["bob"], ["zoë"]]
+    assert found["distinct"] == [["bob"], ["zoë"]]
+    assert found["dates"] == [["1970-01-01 01:01:00+01:00"], ["1970-01-01 01:02:00+01:00"]]
 
 
 def test_connectorx(port):

@@ -163,6 +163,21 @@ def test_a_search_path_without_a_layer_changes_nothing(served, path):
         assert other.execute("SELECT current_schema()").fetchone() == ("batch",)
 
 
+def test_pg_dump_begins(served):
+    with served.client(autocommit=True) as client:
+        client.execute("SELECT pg_catalog.set_config('search_path', '', false);")
+        for setting in (
+            "DATESTYLE = ISO", "INTERVALSTYLE = POSTGRES", "extra_float_digits TO 3",
+            "synchronize_seqscans TO off", "statement_timeout = 0", "lock_timeout = 0",
+            "idle_in_transaction_session_timeout = 0", "row_security = off",
+        ):  # fmt: skip
+            client.execute(f"SET {setting}")
+        client.execute("BEGIN")
+        client.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        assert client.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone() == (False,)
+        client.execute("ROLLBACK")
+
+
 def test_a_client_chooses_layer_and_time_limit(served):
     with served.client(autocommit=True) as client:
         client.execute("SET search_path TO speed")

@@ -151,6 +151,7 @@ def main() -> None:
     sys.path[:], start = pickle.loads(told)  # from the server
     if (connection := _opened(to, start.project)) is not None:
         with connection, parser():  # which every worker would open otherwise
+            introspection.prepare(parser())
             _Loader(to, start, connection).run()
 
 

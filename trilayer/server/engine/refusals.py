@@ -64,9 +64,21 @@ _CODES: Mapping[str, tuple[str, Sequence[tuple[str, str]]]] = {
 _ADVICE = (
     (r"(?i)\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b", "Leave out FOR UPDATE: nothing is locked"),
     (r"(?i)\bROWS\s+FROM\b", "Write unnest(a, b) or joins in place of ROWS FROM"),
+    (r"(?i)\bOVERLAPS\b", "Write a < d AND c < b in place of (a, b) OVERLAPS (c, d)"),
     (r"#>>?", "Write the path after #> as a literal, such as '{a,0}'"),
 )
 """What to write in place of what DuckDB's parser does not know."""
+
+_OF_TYPES = (
+    (r"//\(INTERVAL", "To divide an interval, multiply it: write * 0.5 in place of / 2"),
+    (r"\bsum\(INTERVAL|INTERVAL -> DOUBLE",
+     "Write the aggregate of extract(epoch from x), times interval '1 second'"),
+    (r"must be cast for \|\|", "Write x::text || y"),
+    (r"Cannot concatenate types .*\[\]", "Write array_append(list, x) or array_prepend(x, list)"),
+    (r"\bTIME\)'|\(TIME\b|type TIME\b(?! ZONE)",
+     "Write an interval in place of a time: interval '10:00'"),
+)  # fmt: skip
+"""What to write in place of operators that DuckDB lacks for a type."""
 
 _KIND = re.compile(rf"\b({'|'.join(_CODES)}) Error: ")
 _MARK = re.compile(r"\n*^LINE (\d+): (.*)\n( *)\^.*\Z", re.MULTILINE | re.DOTALL)
@@ -102,8 +114,7 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
     message, hint = _parted(plain)
     if kind[1] in ("Parser", "Syntax"):
         hint = next((advice for what, advice in _ADVICE if re.search(what, query)), hint)
-    if "//(INTERVAL" in plain:
-        hint = "To divide an interval, multiply it: write * 0.5 in place of / 2"
+    hint = next((advice for what, advice in _OF_TYPES if re.search(what, plain)), hint)
     # The serving layer's own hint knows the views.
     own = re.search(r"; ((?:did you mean|there (?:is|are)|to ask|\w+ is an? ).*)", text, re.DOTALL)
     return Refusal(code, message, _sentence(own[1]) if own else hint, place)

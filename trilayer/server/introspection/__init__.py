@@ -6,7 +6,7 @@ client of PostgreSQL asks is `translated`, so that it means what it means to Pos
 """
 
 from trilayer.server.introspection.declared_types import declared
-from trilayer.server.introspection.dialect import translated
+from trilayer.server.introspection.dialect import prepare, translated
 from trilayer.server.introspection.install import install
 from trilayer.server.introspection.parameter_types import parameter_types
 from trilayer.server.introspection.rewriting import rewrite
@@ -21,6 +21,7 @@ __all__ = [
     "install",
     "mentions",
     "parameter_types",
+    "prepare",
     "rewrite",
     "translated",
 ]

@@ -1,7 +1,7 @@
 -- PostgreSQL's functions that DuckDB lacks or understands otherwise, as macros in the schema _pg.
 --
 -- The translation of a statement puts the schema before a call that has as many arguments. Views do
--- not see them. Names that begin with no name of PostgreSQL are called by dialect.py and templates.py.
+-- not see them. Names that begin with no name of PostgreSQL are called by expressions.py and templates.py.
 
 -- Times. A date is a timestamptz to PostgreSQL's date_trunc; a macro with a form for each type can't
 -- be called with an aggregate.
@@ -10,6 +10,12 @@ CREATE MACRO _pg.date_trunc
     (part_ VARCHAR, at_ TIMESTAMP) AS date_trunc(part_, at_),
     (part_ VARCHAR, at_ TIMESTAMPTZ) AS date_trunc(part_, at_),
     (part_ VARCHAR, at_ INTERVAL) AS date_trunc(part_, at_);
+-- A date is a timestamptz at AT TIME ZONE, too.
+CREATE MACRO _pg.timezone
+    (zone_, at_ DATE) AS timezone(zone_, at_::TIMESTAMPTZ), (zone_, at_) AS timezone(zone_, at_);
+CREATE MACRO _pg.time_of
+    (at_ TIMESTAMPTZ) AS at_::TIMESTAMP::TIME, (at_ INTERVAL) AS TIME '00:00' + at_,
+    (at_) AS at_::TIME;
 CREATE MACRO _pg.date_bin(stride_, at_, origin_) AS
     time_bucket(stride_::INTERVAL, at_, origin_::TIMESTAMP);
 CREATE MACRO _pg.statement_timestamp() AS now();
@@ -27,12 +33,28 @@ CREATE MACRO _pg.moment(value_) AS
              ::TIMESTAMP END;
 
 -- Texts
+CREATE MACRO _pg.array_text(list_, type_) AS
+    '{' || array_to_string(list_transform(list_, lambda each_:
+        CASE WHEN each_ IS NULL THEN 'NULL'
+             WHEN type_ = 'BOOLEAN[]' THEN left(each_, 1)
+             WHEN type_ IN ('DOUBLE[]', 'FLOAT[]') THEN regexp_replace(each_, '\.0$', '')
+             WHEN each_ = '' OR lower(each_) = 'null' OR regexp_matches(each_, '[\s{},"\\]')
+             THEN '"' || regexp_replace(each_, '(["\\])', '\\\1', 'g') || '"'
+             ELSE each_ END), ',') || '}';
 CREATE MACRO _pg.text(value_) AS
     CASE WHEN typeof(value_) IN ('DOUBLE', 'FLOAT') THEN
              replace(replace(regexp_replace(value_::VARCHAR, '\.0$', ''), 'nan', 'NaN'),
                      'inf', 'Infinity')
          WHEN typeof(value_) = 'INTERVAL' THEN replace(value_::VARCHAR, 'month', 'mon')
+         WHEN typeof(value_) LIKE 'STRUCT(%' OR typeof(value_) LIKE '%][]' THEN to_json(value_)::VARCHAR
+         WHEN typeof(value_) LIKE '%[]'
+         THEN _pg.array_text(TRY_CAST(to_json(value_) AS VARCHAR[]), typeof(value_))
          ELSE value_::VARCHAR END;
+CREATE MACRO _pg.concatenated(value_) AS
+    CASE WHEN typeof(value_) = 'BOOLEAN' THEN left(value_::VARCHAR, 1) ELSE _pg.text(value_) END;
+CREATE MACRO _pg.operand(value_) AS
+    CASE WHEN typeof(value_) IN ('DOUBLE', 'FLOAT')
+         THEN error('a float8 beside a column must be cast for ||') ELSE value_ END;
 CREATE MACRO _pg.initcap(text_) AS
     array_to_string(
         list_transform(regexp_extract_all(text_, '[\p{L}\p{N}]+|[^\p{L}\p{N}]+'),
@@ -70,6 +92,9 @@ CREATE MACRO _pg.addend
     (value_ UINTEGER) AS value_::DECIMAL(19, 0), (value_ BIGINT) AS value_::DECIMAL(19, 0),
     (value_ UBIGINT) AS value_::DECIMAL(38, 0), (value_ HUGEINT) AS value_::DECIMAL(38, 0),
     (value_) AS value_;
+CREATE MACRO _pg.of_integer
+    (value_ TINYINT) AS value_::DOUBLE, (value_ SMALLINT) AS value_::DOUBLE,
+    (value_ INTEGER) AS value_::DOUBLE, (value_ BIGINT) AS value_::DOUBLE, (value_) AS value_;
 CREATE MACRO _pg.rounded(value_) AS
     CASE WHEN typeof(value_) IN ('DOUBLE', 'FLOAT') THEN round_even(value_, 0)
          ELSE round(value_) END;
@@ -120,6 +145,10 @@ CREATE MACRO _pg.number_text(value_, digits_, zeros_, places_, decimals_, fixed_
              digits_ + len(places_) + CASE WHEN point_ THEN 1 + decimals_ ELSE 0 END, short_) END;
 
 -- JSON, and lists
+CREATE MACRO _pg.json(value_) AS
+    CASE WHEN typeof(value_) LIKE 'TIMESTAMP%'
+         THEN to_json(regexp_replace(replace(value_::VARCHAR, ' ', 'T'), '\+00$', '+00:00'))
+         ELSE to_json(value_) END;
 CREATE MACRO _pg.json_of(value_) AS
     CASE WHEN typeof(value_) IN ('VARCHAR', 'JSON') THEN value_::VARCHAR::JSON
          ELSE to_json(value_) END;

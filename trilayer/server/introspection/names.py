@@ -45,6 +45,9 @@ def _named(node: dict[str, Any], text: bytes) -> tuple[str, int]:
         case "FUNCTION" | "WINDOW":
             return _called(node, text)
         case "CAST":
+            called = _WORD.match(written_at(node, text))
+            if called and called[2] and called[1].lower() == "date":  # which is parsed as a cast
+                return "date", 2
             name, strength = _named(node["child"], text)
             return (name, strength) if strength == 2 else (_type(node["type_expr"]), 1)
         case "CASE":

@@ -252,6 +252,11 @@ class _Rewriting:
             return _any(node)
         if isinstance(node, exp.DPipe):
             return self._joined(node)
+        if isinstance(node, exp.RegexpLike | exp.RegexpILike):  # regexp_matches has other rows
+            flags = [literal("i")] if isinstance(node, exp.RegexpILike) else []
+            return macro("regexp_like", node.this, node.expression, *flags)
+        if isinstance(node, exp.Initcap):
+            return macro("initcap", node.this)
         if isinstance(node, exp.Func):
             return self._function(node)
         return node

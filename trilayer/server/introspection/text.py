@@ -37,7 +37,8 @@ def mentions(sql: str) -> bool:
     return any(match["found"] for match in _ABOUT.finditer(sql))
 
 
-_POSTGRESQLS = ("TO_CHAR", "TO_DATE", "TO_TIMESTAMP", "DATE_TRUNC", "INITCAP", "JSON_AGG", "TO_HEX")
+_POSTGRESQLS = ("TO_CHAR", "TO_DATE", "TO_TIMESTAMP", "DATE_TRUNC", "JSON_AGG", "TO_HEX",
+                "REGEXP_MATCHES")  # fmt: skip
 
 
 class Written(DuckDB):

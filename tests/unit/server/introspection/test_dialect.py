@@ -8,7 +8,8 @@ import pytest
 
 from trilayer.server.engine.statements import parser
 from trilayer.server.introspection import TemplateFault, translated
-from trilayer.server.introspection.dialect import is_plain, macros
+from trilayer.server.introspection.dialect import is_plain
+from trilayer.server.introspection.expressions import macros
 from trilayer_core.compute.merging import open_duckdb
 
 EXPRESSIONS = [
@@ -61,7 +62,7 @@ def test_what_means_something_else_is_no_look_up(sql):
 OWN_MEANING = {
     "7/2", "-7/2", "7::int/2", "(7+1)/3", "x/2 from range(3) t(x)", "'7'::int/2", "1/0", "7/0.0",
     "'abc' similar to 'a.c'", r"'a_c' like 'a\_c'", "list_transform([1,2], lambda x: x / 2)",
-    "struct_pack(Ab := 1)", "extract(dow from date '2026-01-31')",
+    "sign(-2)", "struct_pack(Ab := 1)", "extract(dow from date '2026-01-31')",
     "extract(epoch from timestamp '2026-01-31')", "date_trunc('month', date '2026-01-31')",
     "date_part('week', date '2026-01-31')", "round(7/2, 1)", "trunc(7/2)", "'abc'::varchar(2)",
     "regexp_matches('abc','b')", "round(-2.5::double)", "substr('abcdef', -2)",
@@ -120,6 +121,10 @@ def test_what_both_mean_alike_stays(database, expression):
          "2024-03-05 00:00:00"),
         ("2 = ANY('{1,2}'::int[])", True),
         ("format('%s is %s', 'a', 1)", "a is 1"),
+        ("at FROM (SELECT 1 AS at) t WHERE t.at = 1", 1),
+        ("'a' || '{1,2}'::int[]::text || (ARRAY['b c', NULL, ''])::text", 'a{1,2}{"b c",NULL,""}'),
+        ("json_build_object('at', max(x)) FROM (VALUES (TIMESTAMP '2024-01-01')) t(x)",
+         '{"at":"2024-01-01T00:00:00"}'),
         ("interval '1 month - 1 day' = interval '1 month -1 day'", True),
     ],
 )  # fmt: skip
