@@ -25,6 +25,7 @@ import pyarrow as pa
 from serving_layer.digests import ATTEMPTS, REPLACED, Digest, digest_sql, fresh_digest
 from serving_layer.result import Provenance
 from trilayer.operations.project import Project
+from trilayer.server.engine.frames import pickled
 from trilayer.server.engine.pool import Pool
 from trilayer.server.engine.question import Question, Refusal
 from trilayer.server.http.engine import chunks_of
@@ -36,6 +37,14 @@ logger = logging.getLogger("trilayer.server")
 
 LEAST_REST_S = 10.0
 """The shortest time between two checks, in seconds."""
+
+MOST_S = 900.0
+"""The longest time of a fresh computation, in seconds. It is then ended, and its view comes again
+after the others.
+"""
+
+_MOST_TEXT = 1_000
+"""The number of characters of a difference or an error, which are one line between processes."""
 
 
 class ReaderVerification:
@@ -139,7 +148,14 @@ class _Recomputing:
             self._send(self._project)
         self._send((view.name, held, at))
         assert self._process.stdout
-        reply = await self._process.stdout.readline()
+        try:
+            async with asyncio.timeout(MOST_S):
+                reply = await self._process.stdout.readline()
+        except TimeoutError:
+            await self.end()
+            raise EnvironmentFault(
+                f"it was not computed again within {MOST_S:g} s; run `trilayer verify --server URL`"
+            ) from None
         if not reply:
             raise EnvironmentFault("the process that computes it again has ended, perhaps killed")
         found: dict[str, str | None] = json.loads(reply)
@@ -150,7 +166,7 @@ class _Recomputing:
     def _send(self, what: object) -> None:
         assert self._process
         assert self._process.stdin
-        self._process.stdin.write(pickle.dumps(what))
+        self._process.stdin.write(pickled(what))
 
     async def end(self) -> None:
         """Ends it."""
@@ -176,11 +192,12 @@ def _reply(project: Project, name: str, held: Digest, at: Provenance) -> dict[st
     view, memory_mb = project.catalog.view(name), project.settings.serving_memory_mb
     try:
         fresh = fresh_digest(view, at, held.asked_us, memory_mb, project.store)
-        return {"difference": held.difference(fresh), "failed": None}
+        difference = held.difference(fresh)
+        return {"difference": difference and difference[:_MOST_TEXT], "failed": None}
     except REPLACED:
         return {"difference": None, "failed": None}
     except (TrilayerError, duckdb.Error, pa.ArrowException, MemoryError, OSError) as error:
-        return {"difference": None, "failed": f"{type(error).__name__}: {error}"}
+        return {"difference": None, "failed": f"{type(error).__name__}: {error}"[:_MOST_TEXT]}
 
 
 if __name__ == "__main__":

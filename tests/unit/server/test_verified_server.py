@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.written import Written
 from tests.support.served import Serving
 from tests.support.waiting import until
-from trilayer import Stream, View, count, max_, mean
+from trilayer import Rows, Stream, View, count, max_, mean
 from trilayer.cli import verify as command
 from trilayer.operations.project import Project
 from trilayer.operations.verification.server import server_verification
@@ -27,9 +27,17 @@ STARTING_S = 60
 """The process that computes answers again has to start, beside those of other tests."""
 
 STREAM = Stream("s", "region string, rowid bigint, price double, at timestamp", event_time="at")
+ROWS = Rows(
+    "as_they_are",
+    source=STREAM,
+    rows=lambda events: events.select("region", "rowid", "price"),
+    schema="region string, rowid bigint, price double",
+)
+"""Their function has no name by which another process could import it."""
+
 VIEW = View(
     "by_region",
-    source=STREAM,
+    source=ROWS,
     key=["region"],
     aggregates={"n": count(), "rowid": max_("rowid"), "usual": mean("price")},
 )
@@ -91,6 +99,13 @@ def test_what_a_server_answers_is_right(served, written):
     until(lambda: verified(served)["match"] >= 2, timeout_s=STARTING_S)
     assert verified(served)["differ"] == 0
     until(lambda: _note(served) == "")
+
+
+def test_a_computation_that_takes_too_long_is_ended(served, monkeypatch, caplog):
+    monkeypatch.setattr(verifying, "MOST_S", 0)
+    until(lambda: "was not verified: it was not computed again within 0 s" in caplog.text)
+    monkeypatch.setattr(verifying, "MOST_S", 900)
+    until(lambda: verified(served)["match"] > 0, timeout_s=STARTING_S)
 
 
 def _note(server):

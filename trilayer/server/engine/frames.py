@@ -7,10 +7,15 @@ because the server does not trust a worker, in which SQL of clients has run.
 from __future__ import annotations
 
 import asyncio
+import copyreg
+import io
+import pickle
 import socket
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
+
+from trilayer_core.definitions.stream import Rows
 
 COLUMNS: Final = b"T"
 """An answer begins: the length of a JSON document, the document, and an Arrow schema."""
@@ -40,6 +45,25 @@ HEAD_BYTES = _HEAD.size
 def head(kind: bytes, size: int) -> bytes:
     """The head of a frame whose body has this size."""
     return _HEAD.pack(kind, size)
+
+
+def pickled(what: object) -> bytes:
+    """The bytes of an object, for another process of the server.
+
+    `Rows` in it lack their function, which only the layers call: it may be a lambda, or of a
+    notebook, which no other process could import.
+    """
+    to = io.BytesIO()
+    _Pickler(to).dump(what)
+    return to.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is not Rows:
+            return NotImplemented
+        state = vars(obj) | {"fingerprint": obj.fingerprint, "rows": None}
+        return copyreg.__newobj__, (Rows,), state  # type: ignore[attr-defined]  # as pickle does
 
 
 class Out:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pickle
 import socket
 import subprocess
 import sys
@@ -66,7 +65,7 @@ class LoaderProcess:
         start = Start(
             project, limits.memory_mb, limits.threads, limits.rows, first_state, new_files
         )
-        told = pickle.dumps((sys.path, start))
+        told = frames.pickled((sys.path, start))
         writer.write(frames.head(frames.REQUEST, len(told)) + told)
         with suppress(ConnectionError):  # one that has ended by now does not reply either
             await writer.drain()
