@@ -193,7 +193,8 @@ def fresh_digest(view: View, at: Provenance, asked_us: int, memory_mb: int, stor
         IntegrityError: A file is missing or altered.
     """
     with open_duckdb(memory_mb) as database:
-        refresh = Refresh(Tables(database, Catalog(views=[view])), Catalog(views=[view]), store)
+        catalog = Catalog.of_view(view)
+        refresh = Refresh(Tables(database, catalog), catalog, store)
         loaded = refresh.load(at.version, at.streams)
         loaded.check_answered(view.name)
         name = view.stream.name

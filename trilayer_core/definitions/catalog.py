@@ -218,6 +218,16 @@ class Catalog:
                     f"tables, views and queries must have different names; got {table.name} twice"
                 )
 
+    @staticmethod
+    def of_view(view: View) -> Catalog:
+        """A catalog of one view of another one, with the view's stream as that one has it.
+
+        Which events count in the view also depends on the other views of its stream.
+        """
+        catalog = Catalog(views=[view])
+        object.__setattr__(catalog, "views", (view,))
+        return catalog
+
     @property
     def all_tables(self) -> list[Table]:
         """The reference tables of the views' rows and of queries, without duplicates."""

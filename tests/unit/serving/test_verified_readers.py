@@ -98,6 +98,16 @@ def test_a_reader_that_can_not_begin_earlier_begins_with_the_newest(written):
         assert connection.sql("from by_region").rows() == [("East", 2, 99)]
 
 
+def test_another_view_may_decide_which_events_of_the_stream_count(tmp_path):
+    other = View("other", source=STREAM, key=["region"], aggregates={"most": max_("rowid + 1")})
+    written = Written(Store(str(tmp_path / "store")), ROWID, others={"other": other})
+    assert written.catalog.view("by_region").fingerprint != ROWID.fingerprint
+    rows = {"other": rows_of(other, ("East", 2))}
+    written.commit(rows_of(ROWID, ("East", 1, 1)), 6, 90_000, rows)
+    with reader(written) as connection:
+        assert connection.verify() == {}
+
+
 SPECIAL = [math.nan, math.inf, -math.inf, 1e308, -0.0, 1e-300, 0.1, None]
 
 
