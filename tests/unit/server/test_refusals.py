@@ -27,7 +27,7 @@ MISTAKES = [
     ("SELECT n " + FROM + " WHERE count(*) > 1", "42803", "WHERE clause cannot contain", ""),
     ("SELECT 1 ORDER BY 3", "42P10", "ORDER term out of range", ""),
     ("SELECT 1 UNION SELECT 1, 2", "42601", "same number of result columns", ""),
-    ("SELECT [1] || DATE '2026-01-01'", "42804", "Cannot concatenate types", ""),
+    ("SELECT [1] || DATE '2026-01-01'", "42804", "Cannot concatenate types", "array_append"),
     ("SELECT 'x'^::INT", "22P02", "Could not convert string 'x' to INT32", ""),
     ("SELECT 'x'^::DATE", "22007", "invalid date field format", ""),
     ("SELECT ^DATE '2026-13-01'", "22008", "date field value out of range", ""),

@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from tests.unit.server.charts.test_charts import answer
+from tests.support.postgres_answers import answer
 
 NUMBERS = {
     "i2": "seconds::int2", "i4": "seconds", "i8": "seconds::int8",

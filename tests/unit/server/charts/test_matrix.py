@@ -6,7 +6,7 @@ import re
 import psycopg
 import pytest
 
-from tests.unit.server.charts.test_charts import NUMBERS, OTHERS, answer
+from tests.support.postgres_answers import NUMBERS, OTHERS, answer
 
 COLUMNS = {
     "i4": "seconds",
