@@ -87,7 +87,7 @@ class StreamQuery:
     @property
     def fault_path(self) -> str:
         """The document in the store with the reason why it fails."""
-        return layout.query_fault(self.stream.name)
+        return layout.stream_fault(self.stream.name)
 
     @property
     def generation(self) -> Generation | None:

@@ -94,7 +94,7 @@ class AlertQuery:
     @property
     def fault_path(self) -> str:
         """The document in the store with the reason why it fails."""
-        return layout.query_fault(f"alerts-{self.group.name}")
+        return layout.alerts_fault(self.group.name)
 
     @property
     def checkpoint(self) -> str:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from trilayer_core.seam import Range
-from trilayer_core.store.files import StoredFile
+from trilayer_core.store.files import Store, StoredFile
 
 Place = tuple[str, str]
 """The kind of a document, or of a part of it, and the field."""
+
+
+def undetected(
+    store: Store, path: str, kind: type, faults: Callable[[Store], object], known: Container[Place]
+) -> set[tuple[Place, str]]:
+    """The damages to a document's fields, except `known` ones, in which there are no `faults`."""
+    document, found = store.read_document(path, kind), set()
+    for where, changed in changes(document):
+        store.write_document(path, changed)
+        if where not in known and not faults(store):
+            found.add((where, str(changed)))
+    store.write_document(path, document)
+    return found
 
 
 def changes(document: Any) -> Iterator[tuple[Place, Any]]:

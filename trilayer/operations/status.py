@@ -314,7 +314,7 @@ def _alerts(p: Project, running: Sequence[processes.Process]) -> dict[str, Alert
         if p.store.exists(path := layout.alert_state(group.name)):
             state = p.store.read_document(path, AlertState)
         memory = memories.get(group.name)
-        fault = _query_fault(p, f"alerts-{group.name}")
+        fault = _query_fault(p, layout.alerts_fault(group.name))
         for alert in group.alerts:
             judging = generation if generation and alert.name in generation.alerts else None
             note = away or fault or ("" if judging else "no event has been judged yet")
@@ -399,7 +399,7 @@ def _stream(p: Project, name: str, at: StreamProvenance) -> StreamStatus:
         speed_events=at.speed_events,
         quarantined=at.quarantined,
         quarantined_in_all=at.quarantined_in_all,
-        note=" ".join(filter(None, [at.note, _query_fault(p, name)])),
+        note=" ".join(filter(None, [at.note, _query_fault(p, layout.stream_fault(name))])),
         ahead=[
             (partition, record.offset, format_time(record.stamp))
             for partition, record in lag.ahead.items()
@@ -410,9 +410,8 @@ def _stream(p: Project, name: str, at: StreamProvenance) -> StreamStatus:
     )
 
 
-def _query_fault(p: Project, query: str) -> str:
-    """Since when and why a query fails; empty if it does not."""
-    path = layout.query_fault(query)
+def _query_fault(p: Project, path: str) -> str:
+    """Since when and why a query fails, by the document at a path; empty if it does not."""
     if not p.store.exists(path):
         return ""
     fault = p.store.read_document(path, Fault)

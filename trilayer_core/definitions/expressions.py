@@ -9,6 +9,7 @@ with it, so that both layers and the merge agree.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, NoReturn
 
 import sqlglot
@@ -19,13 +20,13 @@ from sqlglot.tokens import TokenType
 
 from trilayer_core.definitions.inference import Inference
 from trilayer_core.definitions.literals import shown
-from trilayer_core.definitions.spark_types import INTERVALS, SparkType, table
+from trilayer_core.definitions.spark_types import FLOAT_KINDS, INTERVALS, SparkType, table
 from trilayer_core.errors import DefinitionError
 
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 _DECIMAL = re.compile(r"\bdecimal\b(?!:)(?:\(([^)]*)\))?")
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
-FLOATS = ("float", "double")
+FLOATS = FLOAT_KINDS
 SCALARS = (*INTEGERS, *FLOATS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "binary")
 
 TYPES = (*SCALARS, "decimal", "array", "struct", "map")
@@ -244,7 +245,7 @@ class _NamedCalls(Spark):
     """Spark SQL in which calls keep their names, so that they are rendered as they were written."""
 
     class Tokenizer(Spark.Tokenizer):
-        # Without 0x1F, and names of types that only other dialects have.
+        # Without names of types that only other dialects have.
         HEX_STRINGS: ClassVar[list] = [("X'", "'"), ("x'", "'")]
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: kind
@@ -300,7 +301,10 @@ def parse_one_expression(sql: str, what: str) -> exp.Expr:
     ):
         raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
     expression = select.selects[0]
-    if len(list(expression.find_all(exp.HexString))) > len(re.findall("[xX]'", sql)):
+    if expression.find(exp.HexString) and any(
+        token.token_type == TokenType.HEX_STRING and sql[token.start] == "0"
+        for token in _NamedCalls().tokenize(sql)
+    ):
         raise DefinitionError(
             f"{what} must have numbers in decimal notation; got {sql!r}; write 31 or X'1F' for 0x1F"
         )
@@ -421,6 +425,7 @@ def column_sql(name: str) -> str:
     return f"`{name}`" if isinstance(name, str) and is_reserved(name) else name
 
 
+@cache
 def is_reserved(word: str) -> bool:
     """Whether a word, alone or in a call, means something else than a column of that name."""
     try:

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from trilayer_core.definitions.literals import is_text
 from trilayer_core.definitions.spark_types import (
+    FLOAT_KINDS,
     INTEGER_KINDS,
     MOST_DIGITS,
     TIME_KINDS,
@@ -21,8 +22,6 @@ from trilayer_core.definitions.spark_types import (
     digits_of,
     is_total_cast,
 )
-
-_FLOATS = ("float", "double")
 
 
 def _names(*lines: str) -> frozenset[str]:
@@ -85,8 +84,8 @@ def is_total(
         return _is_total_quotient(name, operands, kinds, result)
     return (
         name in _ALWAYS
-        or (name in _SUMS and (result.kind in _FLOATS or _holds(result)))
-        or (name in _ROUNDED and (kinds[0] in _FLOATS or _holds(result)))
+        or (name in _SUMS and (result.kind in FLOAT_KINDS or _holds(result)))
+        or (name in _ROUNDED and (kinds[0] in FLOAT_KINDS or _holds(result)))
     )
 
 
@@ -104,7 +103,7 @@ def _is_total_quotient(
         return False
     if name == "div":
         return set(kinds) <= {*INTEGER_KINDS}
-    return result.kind in (*_FLOATS, *INTEGER_KINDS) or _holds(result)
+    return result.kind in (*FLOAT_KINDS, *INTEGER_KINDS) or _holds(result)
 
 
 def is_total_conversion(of: SparkType, to: SparkType) -> bool:
@@ -112,7 +111,7 @@ def is_total_conversion(of: SparkType, to: SparkType) -> bool:
     if of == to or to.kind == "string" or of.kind == "null":
         return True
     if "boolean" in (of.kind, to.kind):
-        return {of.kind, to.kind} <= {"boolean", *INTEGER_KINDS, *_FLOATS}
+        return {of.kind, to.kind} <= {"boolean", *INTEGER_KINDS, *FLOAT_KINDS}
     if to.kind != "decimal":
         scalar = of.element is None and not of.fields
         return scalar and is_total_cast(of.kind, to.kind)

@@ -169,9 +169,14 @@ def compaction_fault(stream: Stream, name: str) -> str:
 FAULTS = "faults"
 
 
-def query_fault(query: str) -> str:
-    """The reason why a query fails at present: that of a stream, or of a group of alerts."""
-    return f"{FAULTS}/{query}.json"
+def stream_fault(name: str) -> str:
+    """The reason why the query of a stream fails at present."""
+    return f"{FAULTS}/{name}.json"
+
+
+def alerts_fault(group: str) -> str:
+    """The reason why the query of a group of alerts fails at present."""
+    return f"{FAULTS}/alerts-{group}.json"
 
 
 # -- alerts ----------------------------------------------------------------------------------------

@@ -223,7 +223,7 @@ def test_a_stream_that_fails_is_named_and_the_other_goes_on(
         thread = in_thread(lambda: run.run_speed(catalog, settings, store, stop), errors)
         try:
             pipeline.produce([(0, json_of({"n": n, "at": BEGIN})) for n in (1, 0)])
-            until(lambda: store.exists(layout.query_fault("logs")), timeout_s=60)
+            until(lambda: store.exists(layout.stream_fault("logs")), timeout_s=60)
             pipeline.produce([(0, json_of({"n": 7, "at": BEGIN}))], orders)
             until(goes_on, timeout_s=60)
             status = project_status(Project(settings, catalog, store))

@@ -228,7 +228,10 @@ def test_an_interval_is_refused_where_it_is_declared(aggregate):
         View("v", source=rides, key=["rider"], aggregates={"x": aggregate("ended - started")})
 
 
-@pytest.mark.parametrize("sql", ["0x1F", "n + 0x1F", "cast(0x1f as int)", "concat(0x1F, X'00')"])
+@pytest.mark.parametrize(
+    "sql",
+    ["0x1F", "n + 0x1F", "cast(0x1f as int)", "concat(0x1F, X'00')", "concat('x', hex(0x1F))"],
+)
 def test_numbers_that_spark_does_not_have_are_refused(sql):
     with pytest.raises(DefinitionError, match="decimal notation"):
         typed(sql)

@@ -19,7 +19,7 @@ class Query:
 
     def __init__(self, name):
         self.name = self.label = name
-        self.fault_path = layout.query_fault(name)
+        self.fault_path = layout.stream_fault(name)
         self.stream = self
         self.error, self.starts, self.stops = None, 0, 0
         self.unsettled = self.departed = None

@@ -200,6 +200,7 @@ def _alert_faults(
     origins = {origin.identity for origin in Origins(store, group.stream).all()}
     alerts = {alert.name: alert.fingerprint for alert in group.alerts}
     by_name: dict[str, AlertGeneration] = {}
+    next_number = Publications(store).next_number()
     generations = alert_generations(store, group.name, by_name)
     for name, one in by_name.items():
         path = f"{layout.alert_generations(group.name)}/{name}"
@@ -210,7 +211,7 @@ def _alert_faults(
             yield f"{path}: the stream has never had its origin, {one.topic_id}"
         if _below(one.alert_from, one.read_from):
             yield f"{path}: it judges from {dict(one.alert_from)}, before it reads: {one.read_from}"
-        if one.version is not None and not 0 < one.version < Publications(store).next_number():
+        if one.version is not None and not 0 < one.version < next_number:
             yield f"{path}: version {one.version} was never written"
         yield from _alert_version_faults(path, group, one, versions)
     for file in generations[-1].files if generations else ():

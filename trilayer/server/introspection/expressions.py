@@ -105,7 +105,7 @@ class Expressions:
         if name in _RENAMED:
             return _rename(node, _RENAMED[name])
         if len(arguments) in macros().get(name, ()) and not (
-            name in _BY_TYPE and any(_is_aggregate(n) for n in _walk(arguments))
+            name in _BY_TYPE and _has_aggregate(arguments)
         ):
             return _rename(node, name, "_pg")
         return node
@@ -114,7 +114,7 @@ class Expressions:
         """A sum of bigints is numeric, so that its quotient has a fraction; others are integers."""
         if node["function_name"] != "sum" or len(arguments) != 1:
             return None
-        if not any(_is_aggregate(below) for below in _walk(arguments)):
+        if not _has_aggregate(arguments):
             sql = "_pg.addend($1)"
         elif arguments[0].get("function_name") in _COUNTS:
             sql = "CAST($1 AS DECIMAL(19, 0))"
@@ -131,7 +131,7 @@ class Expressions:
         if len(arguments) != 1 or any(b.get("function_name") in _NUMERIC for b in _walk(arguments)):
             return None
         name = "_pg.rounded" if node["function_name"] == "round" else "trunc"
-        if any(_is_aggregate(below) for below in _walk(arguments)):
+        if _has_aggregate(arguments):
             return self._made(f"{name}($1)", *arguments)
         return self._made(f"{name}(_pg.of_integer($1))", *arguments)
 
@@ -149,7 +149,7 @@ class Expressions:
             )
         if (inner := arguments[1]).get("function_name") not in _EXTREMES:
             return None
-        if any(_is_aggregate(below) for below in _walk([arguments_of(inner), arguments[0]])):
+        if _has_aggregate([arguments_of(inner), arguments[0]]):
             return None
         inner["arguments"][0]["expression"] = self._made(
             "_pg.date_trunc($1, $2)", arguments[0], *arguments_of(inner)
@@ -288,27 +288,32 @@ class Expressions:
         return self._made("_pg.json_of($1) ->> $2", *arguments)
 
     def _cast(self, node: Node) -> Node:
+        made = self._converted(node)
+        return made | {"alias": node["alias"]} if made else node
+
+    def _converted(self, node: Node) -> Node | None:
+        """What stands for a cast; None for the cast itself, whose literal may have changed."""
         kind, child = node["type_expr"], node["child"]
         name, modifiers = kind["type_name"].lower(), kind["children"]
         if name == "jsonb":
-            return self._made("CAST($1 AS JSON)", child) | {"alias": node["alias"]}
+            return self._made("CAST($1 AS JSON)", child)
         if name == "float" and not modifiers:
-            return self._made("CAST($1 AS DOUBLE)", child) | {"alias": node["alias"]}
+            return self._made("CAST($1 AS DOUBLE)", child)
         if name in ("decimal", "numeric") and not modifiers:
-            return self._made("CAST($1 AS DECIMAL(38, 15))", child) | {"alias": node["alias"]}
+            return self._made("CAST($1 AS DECIMAL(38, 15))", child)
         text = _constant(child)
         if name in _TEXTS and (text is None or modifiers):
             sql = "left(_pg.text($1), $2)" if modifiers else "_pg.text($1)"
-            return self._made(sql, child, *modifiers) | {"alias": node["alias"]}
+            return self._made(sql, child, *modifiers)
         if name in _MOMENTS and text is not None and text.lower() in _MOMENTS[name]:
-            return self._made(_MOMENTS[name][text.lower()]) | {"alias": node["alias"]}
-        if name == "time" and text is None and not any(_is_aggregate(n) for n in _walk(child)):
-            return self._made("_pg.time_of($1)", child) | {"alias": node["alias"]}
+            return self._made(_MOMENTS[name][text.lower()])
+        if name == "time" and text is None and not _has_aggregate(child):
+            return self._made("_pg.time_of($1)", child)
         if name == "interval" and text is not None:
             child["literal"]["text"] = re.sub(r"([-+])\s+(?=\d)", r"\1", text)
         if name == "list" and text is not None and re.fullmatch(r"\s*\{.*\}\s*", text, re.DOTALL):
             node["child"] = self._made(_array(text))
-        return node
+        return None
 
 
 @cache
@@ -369,9 +374,12 @@ def _is_text(node: Node) -> bool:
     return _constant(node) is not None or node.get("function_name") in _OF_TEXTS
 
 
-def _is_aggregate(node: Node) -> bool:
-    return node.get("class") in ("WINDOW", "SUBQUERY") or (
-        node.get("class") == "FUNCTION" and node["function_name"] in _AGGREGATES
+def _has_aggregate(nodes: Any) -> bool:
+    """Whether a node is, or has below it, what has the value of an aggregate or a subquery."""
+    return any(
+        node.get("class") in ("WINDOW", "SUBQUERY")
+        or (node.get("class") == "FUNCTION" and node["function_name"] in _AGGREGATES)
+        for node in _walk(nodes)
     )
 
 
