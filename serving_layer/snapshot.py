@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Literal
 
 import duckdb
@@ -210,6 +211,8 @@ class Snapshot:
                 continue
             seen.add(name)
             yield name
+            if not name:  # it may be any
+                waiting += [*queries, *(view.name for view in self._catalog.views)]
             if name in queries:
                 waiting += _tables_in(queries[name], aside)
 
@@ -244,10 +247,17 @@ class Snapshot:
 
 
 def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
-    """The tables that a SELECT names.
+    """The tables that a SELECT names; the empty name if a function computes names.
 
     DESCRIBE and SHOW name none. Errors are not reported here, but when the statement is run.
     """
+    with suppress(SqlglotError):
+        tokens = sqlglot.tokenize(query, dialect="duckdb")
+        if any(
+            token.text.lower() in ("query", "query_table") and after.token_type.name == "L_PAREN"
+            for token, after in pairwise(tokens)
+        ):
+            return {""}
     try:
         return aside.get_table_names(query)
     except duckdb.Error:
@@ -257,7 +267,7 @@ def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
         except SqlglotError:
             return set()
         found = tree.find_all(exp.Table) if isinstance(tree, exp.Query) else ()
-        return {table.name for table in found}
+        return {table.name for table in found if table.name}  # functions have none
 
 
 def _json_types(columns: pa.Schema, types: Sequence[DuckDBPyType]) -> pa.Schema | None:

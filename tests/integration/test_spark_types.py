@@ -36,7 +36,7 @@ NESTED = {
     "lines": "array<struct<skuId:string,n:int>>",
     "places": "map<string,struct<Lat:double>>",
 }
-WRITTEN = """
+WRITTEN = r"""
 ship.zipCode
 ship.ZIPCODE || c_string
 ship.Lines[0].skuId
@@ -157,6 +157,22 @@ hash(c_int, c_string, tags)
 concat(c_string, c_int, '-')
 c_string || 'l''heure'
 X'1F'
+c_boolean is unknown
+c_string is not distinct from tags[0]
+c_int not in (1, 2) and c_int not between 3 and 4
+c_string not like 'a%' or c_string ilike any ('A%')
+c_string like 'a!%' escape '!'
+c_string collate UTF8_LCASE = 'a'
+(c_int is null) = c_boolean
+1.5e-3 + 1. + .5
+cast(c_int as varchar(3))
+from_utc_timestamp(c_timestamp, 'America/New_York')
+to_utc_timestamp(c_timestamp, '+01:00')
+from_utc_timestamp(c_timestamp, 'UTC+1')
+from_utc_timestamp(c_timestamp, 'PST')
+size(zip_with(nums, nums, (x, y) -> x + y))
+'2026' 'a' || r'a\b'
+TIMESTAMP'2026-01-31 10:00:00 UTC'
 DATE'2026-01-31'
 true
 """.strip().splitlines()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from trilayer_core.definitions.literals import is_text, shown
+from trilayer_core.definitions.literals import is_text, is_zone, shown
 from trilayer_core.definitions.spark_types import (
     BOOLEAN,
     CHOSEN,
@@ -215,6 +215,17 @@ def _formatted(inference: Inference, node: exp.Anonymous, given: list[exp.Expr])
     return result if constant and types[0].kind in expected else None
 
 
+def _in_zone(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
+    """`from_utc_timestamp(time, zone)` and its inverse."""
+    if len(given) == 2 and is_text(given[1]) and not is_zone(given[1].this):
+        inference.refuse(
+            "name time zones that exist",
+            f"where {shown(given[1])} is none",
+            "`'Europe/Berlin'`, `'UTC'` or `'+01:00'`",
+        )
+    return None
+
+
 def _named_struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     types = [inference.type(argument) for argument in given]
     names = [argument.name if is_text(argument) else "" for argument in given[::2]]
@@ -231,7 +242,7 @@ def _with_lambda(inference: Inference, node: exp.Anonymous, given: list[exp.Expr
     element = of.element or UNKNOWN
     value = UNKNOWN
     if name in ("aggregate", "reduce"):
-        value = inference.type(given[1]) if len(given) > 1 else UNKNOWN
+        value = inference.type(given[1])
         for argument in given[2:]:
             parameters = [value, element] if argument is given[2] else [value]
             value = inference.applied(argument, parameters)
@@ -298,6 +309,20 @@ _OF_COLLECTIONS = {
 }
 """Functions of arrays and maps, with the types of their results."""
 
+NUMBERS_OF_ARGUMENTS: dict[str, range] = {
+    **dict.fromkeys(("isnull", "isnotnull", "typeof", "size", "cardinality"), range(1, 2)),
+    **dict.fromkeys(("ifnull", "nvl", "nullif", "equal_null", "element_at"), range(2, 3)),
+    **dict.fromkeys(("exists", "forall", "filter", "transform"), range(2, 3)),
+    **dict.fromkeys(("if", "nvl2", "zip_with"), range(3, 4)),
+    **dict.fromkeys(("aggregate", "reduce"), range(3, 5)),
+    **dict.fromkeys(("split", "sequence"), range(2, 4)),
+    **dict.fromkeys(("coalesce", "hash", "xxhash64", "concat_ws"), range(1, 1000)),
+    **dict.fromkeys(("greatest", "least"), range(2, 1000)),
+    **dict.fromkeys(("map", "named_struct"), range(0, 1000, 2)),
+    "to_json": range(1, 3),
+}
+"""How many arguments a function has that is not in the table."""
+
 CALLS: dict[str, Callable[..., SparkType | None]] = {
     **dict.fromkeys(("coalesce", "ifnull", "nvl", "greatest", "least"), _chosen),
     "if": _if,
@@ -318,6 +343,7 @@ CALLS: dict[str, Callable[..., SparkType | None]] = {
     **dict.fromkeys(("like", "ilike"), _with_escape),
     **dict.fromkeys(("to_char", "to_varchar", "to_binary", "try_to_binary", "mask"), _formatted),
     "named_struct": _named_struct,
+    **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), _in_zone),
     **dict.fromkeys(
         ("exists", "forall", "filter", "transform", "aggregate", "reduce"),
         _with_lambda,

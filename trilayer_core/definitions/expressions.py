@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
 from typing import Any, ClassVar, NoReturn
 
 import sqlglot
@@ -241,6 +242,13 @@ def _worded(name: str, *words: str) -> Callable[[Any], exp.Expr]:
     return parse
 
 
+def _part_of_time(parser: Any) -> exp.Expr:
+    part = parser._parse_var_or_string(upper=True)
+    if not parser._match(TokenType.FROM):
+        parser.raise_error("Expected FROM after the part of a time")
+    return exp.Extract(this=part, expression=parser._parse_bitwise())
+
+
 class _NamedCalls(Spark):
     """Spark SQL in which calls keep their names, so that they are rendered as they were written."""
 
@@ -256,11 +264,17 @@ class _NamedCalls(Spark):
     class Parser(Spark.Parser):
         ARRAY_CONSTRUCTORS: ClassVar[dict] = {}
         FUNCTIONS: ClassVar[dict[str, Callable]] = {}
+        RANGE_PARSERS: ClassVar[dict[TokenType, Callable]] = {
+            kind: parse
+            for kind, parse in Spark.Parser.RANGE_PARSERS.items()
+            if kind.name in ("BETWEEN", "IN", "IS", "LIKE", "ILIKE", "RLIKE")
+        }
         FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
             name: parse
             for name, parse in Spark.Parser.FUNCTION_PARSERS.items()
-            if name in ("CAST", "TRY_CAST", "EXTRACT")
+            if name in ("CAST", "TRY_CAST")
         } | {
+            "EXTRACT": _part_of_time,
             "TRIM": _worded("trim", "FROM"),
             **{name: _worded(name.lower(), "FROM", "FOR") for name in ("SUBSTRING", "SUBSTR")},
             "OVERLAY": _worded("overlay", "PLACING", "FROM", "FOR"),
@@ -301,6 +315,11 @@ def parse_one_expression(sql: str, what: str) -> exp.Expr:
     ):
         raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
     expression = select.selects[0]
+    dropped = _dropped(sql, expression)
+    if dropped:
+        raise DefinitionError(
+            f"{what} must have the syntax of Spark SQL; got {sql!r}; write it without {dropped}"
+        )
     if expression.find(exp.HexString) and any(
         token.token_type == TokenType.HEX_STRING and sql[token.start] == "0"
         for token in _NamedCalls().tokenize(sql)
@@ -318,6 +337,31 @@ def parse_one_expression(sql: str, what: str) -> exp.Expr:
 
 
 _BEFORE = "SELECT\n"
+_DROPPED = {
+    r"\bL_BRACE\b": "braces; for an f-string, write f before the quotes",
+    r"^ALL\b": "ALL",
+    r"\bCOMMA (R_PAREN|R_BRACKET|GT|$)": "a comma at the end",
+    r"\bIS (NOT )?(NULL|TRUE|FALSE) (IS|NOT|IN|BETWEEN)\b": "a condition of a condition",
+    r"\b(VAR|IDENTIFIER|STRING|NUMBER|R_PAREN|R_BRACKET) (ISNULL|NOTNULL)\b": (
+        "ISNULL and NOTNULL, as IS NULL and IS NOT NULL"
+    ),
+    r"\b(ALIAS|DCOLON|COLON|LT) (VARCHAR|CHAR)\b(?! L_PAREN)": (
+        "types of text that lack their length, as string"
+    ),
+    r"\b(ALIAS|DCOLON|COLON|LT) (ARRAY|MAP|STRUCT)\b(?! LT)": (
+        "types that lack those of their parts, as array<int>"
+    ),
+}
+"""What the tree of sqlglot does not show though Spark refuses it, as kinds of tokens."""
+
+
+def _dropped(sql: str, expression: exp.Expr) -> str:
+    """What Spark does not take though the tree does not show it; empty if there is none."""
+    kinds = [token.token_type.name for token in _NamedCalls().tokenize(sql)]
+    if kinds.count("PLUS") > len(list(expression.find_all(exp.Add))):
+        return "+ before an operand"
+    text = "".join(f"{kind} " for kind in kinds)
+    return next((written for kind, written in _DROPPED.items() if re.search(kind, text)), "")
 
 
 def parse_expression(
@@ -409,7 +453,7 @@ def _reserved_words(sql: str, columns: Iterable[str]) -> list[tuple[int, str]]:
     except SqlglotError:
         return []
     words, before = [], None
-    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, after in zip_longest(tokens, tokens[1:]):
         word = sql[token.start : token.end + 1]
         is_other = before in (TokenType.IS, TokenType.DOT, TokenType.ALIAS) or (
             after is not None and after.token_type == TokenType.L_PAREN

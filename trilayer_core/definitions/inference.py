@@ -8,11 +8,12 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from trilayer_core.definitions.calls import CALLS, UNITED, part_of_time
+from trilayer_core.definitions.calls import CALLS, NUMBERS_OF_ARGUMENTS, UNITED, part_of_time
 from trilayer_core.definitions.literals import (
     fitted_digits,
     integer,
     is_integer,
+    is_no_time,
     is_text,
     shown,
     stands_for,
@@ -98,7 +99,18 @@ class Inference:
                 fail.
         """
         derive = _NODES.get(type(node))
-        result = derive(self, node) if derive else self._unknown(node)
+        given = {name for name, value in node.args.items() if value not in (None, False, [])}
+        default = {"default"} if isinstance(node, exp.Case) else set()
+        if derive is None or not given <= _PARTS | default:
+            self._refuse_syntax(node)
+        sides = [node.this] if isinstance(node, exp.In) else [*node.iter_expressions()]
+        if isinstance(node, _WITHOUT_CONDITIONS) and any(isinstance(s, _CONDITIONS) for s in sides):
+            self.refuse(
+                "have brackets around conditions that are compared",
+                f"where {shown(node)} has none",
+                "`(condition) = ...`",
+            )
+        result = derive(self, node)
         self._types[id(node)] = result
         self.total = self.total and result != UNKNOWN
         return result
@@ -127,16 +139,43 @@ class Inference:
             "`try_cast(... as TYPE)` around the operand of another type",
         )
 
+    def _refuse_syntax(self, node: exp.Expr) -> NoReturn:
+        self.refuse(
+            "have the syntax of Spark SQL",
+            f"where Spark does not take {shown(node)}",
+            "it with operators and functions of Spark",
+        )
+
     # -- leaves ------------------------------------------------------------------------------------
 
     def _unknown(self, node: exp.Expr) -> SparkType:
         for inner in node.iter_expressions():
-            if isinstance(inner, exp.Expr) and not isinstance(inner, exp.Identifier | exp.DataType):
-                self.type(inner)
+            self.type(inner)
         return UNKNOWN
 
-    def _literal(self, node: exp.Literal) -> SparkType:
-        return STRING if node.is_string else literal_type(node.this)
+    def _tuple(self, node: exp.Tuple) -> SparkType:
+        if not isinstance(node.parent, exp.In):
+            self._refuse_syntax(node)
+        return self._unknown(node)
+
+    def _lambda(self, node: exp.Lambda) -> SparkType:
+        of = node.parent
+        if not isinstance(of, exp.Anonymous) or str(of.this).lower() in table():
+            self._refuse_syntax(node)
+        return self.applied(node, [UNKNOWN] * len(node.expressions))
+
+    def _collate(self, node: exp.Collate) -> SparkType:
+        if not re.fullmatch(r"(?i)(UTF8_|UNICODE)\w*", node.expression.name):
+            self._refuse_syntax(node)
+        self.type(node.this)
+        return UNKNOWN
+
+    def _literal(self, node: exp.Literal, sign: int = 1) -> SparkType:
+        if node.is_string:
+            return STRING
+        if not re.fullmatch(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", node.this, re.ASCII | re.IGNORECASE):
+            self._refuse_syntax(node)
+        return literal_type(node.this, sign)
 
     def _interval(self, node: exp.Interval) -> SparkType:
         self.total = False
@@ -221,12 +260,19 @@ class Inference:
         return BOOLEAN
 
     def _is(self, node: exp.Is) -> SparkType:
-        self.type(node.this)
+        if not isinstance(node.expression, exp.Null | exp.Boolean):
+            self._refuse_syntax(node)
+        if isinstance(node.expression, exp.Boolean):
+            self.boolean(node.this)
+        else:
+            self.type(node.this)
         return BOOLEAN
 
     def _compared(self, node: exp.Expr) -> SparkType:
         equal = isinstance(node, exp.EQ | exp.NEQ | exp.NullSafeEQ | exp.NullSafeNEQ | exp.In)
-        parts = [part for part in node.iter_expressions() if not isinstance(part, exp.Query)]
+        if isinstance(node, exp.In) and not node.expressions:
+            self._refuse_syntax(node)
+        parts = [*node.iter_expressions()]
         self.together(node, parts, "=" if equal else "<")
         return BOOLEAN
 
@@ -315,7 +361,7 @@ class Inference:
 
     def _negated(self, node: exp.Neg) -> SparkType:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            return literal_type(node.this.this, -1)
+            return self._literal(node.this, -1)
         return self._operator(node)
 
     def _operator(self, node: exp.Expr) -> SparkType:
@@ -365,6 +411,13 @@ class Inference:
     def _cast(self, node: exp.Cast) -> SparkType:
         type_ = parsed_type(node.to)
         of = self.type(node.this)
+        failing = is_text(node.this) and "safe" not in node.args and type_.kind in TIME_KINDS
+        if failing and is_no_time(node.this.this):
+            self.refuse(
+                "have dates and times that exist",
+                f"where {shown(node)} is none",
+                "it as in `DATE'2026-01-31'` or `TIMESTAMP'2026-01-31 10:00:00Z'`",
+            )
         product = isinstance(node.this.unnest(), exp.Mul)
         if product and of.digits and of.digits[0] < MOST_DIGITS:
             # Spark gives it a digit more than the digits of its factors.
@@ -398,6 +451,12 @@ class Inference:
         if name in _CASTS and len(operands) == 1:
             type_ = named_type(_CASTS[name])
             return self._converted(node, self.type(operands[0]), type_, total=False)
+        if len(operands) not in NUMBERS_OF_ARGUMENTS.get(name, range(1000)):
+            self.refuse(
+                "call functions with as many arguments as they have in Spark",
+                f"where {shown(node)} has {len(operands)}",
+                "it with another number of them",
+            )
         special = CALLS.get(name)
         result = special(self, node, operands) if special else None
         if result is None:
@@ -502,5 +561,20 @@ _NODES: dict[type[exp.Expr], Callable[..., SparkType]] = {
     exp.TryCast: Inference._cast,
     exp.Extract: Inference._extract,
     exp.Anonymous: Inference._called,
-    exp.Lambda: lambda self, node: self.applied(node, [UNKNOWN] * len(node.expressions)),
+    exp.Lambda: Inference._lambda,
+    exp.Tuple: Inference._tuple,
+    exp.Collate: Inference._collate,
 }
+"""The nodes that have a meaning in Spark; sqlglot parses more than that."""
+
+_PARTS = frozenset(
+    (
+        *("this", "expression", "expressions", "table", "db", "catalog", "quoted", "is_string"),
+        *("ifs", "true", "low", "high", "to", "safe", "unit", "negate"),
+    )
+)
+"""The arguments of nodes that have a meaning in Spark."""
+
+_CONDITIONS = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike, exp.Not)
+_WITHOUT_CONDITIONS: tuple[type, ...] = (*_COMPARISONS, *_OPERATORS, exp.Between, exp.In, exp.Is)
+"""Nodes among whose operands Spark, other than sqlglot, reads no condition without brackets."""

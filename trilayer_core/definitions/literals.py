@@ -1,7 +1,8 @@
 """The constants of an expression, and parts of it as text."""
 
 import re
-from datetime import date, datetime
+from datetime import date, datetime, time
+from zoneinfo import available_timezones
 
 from sqlglot import exp
 
@@ -36,6 +37,39 @@ def fitted_digits(node: exp.Expr) -> tuple[int, int]:
 
 
 _TIME = r"\d{4}(-\d\d?)?|\d{4}-\d\d?-\d\d?([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?"
+
+
+_SHORT_ZONES = (
+    "ACT AET AGT ART AST BET BST CAT CNT CST CTT EAT ECT EST HST IET IST JST MIT MST NET NST PLT"
+    " PNT PRT PST SST VST Z UTC GMT UT"
+)
+
+
+def is_zone(name: str) -> bool:
+    """Whether Spark has a time zone of this name."""
+    hours = r"(UTC|GMT|UT)?[+-](0?\d|1[0-7])(:?[0-5]\d(:?[0-5]\d)?)?"
+    return (
+        name in _SHORT_ZONES.split()
+        or re.fullmatch(hours, name, re.ASCII) is not None
+        or name in available_timezones()
+    )
+
+
+def is_no_time(text: str) -> bool:
+    """Whether Spark certainly fails to convert a literal text to a date or a time."""
+    digits = r"\s*[+-]?(\d{4,6})(?:-(\d\d?)(?:-(\d\d?)(?!\d))?)?"
+    clock = r"(?:[ T](\d\d?):(\d\d?)(?::(\d\d?))?)?"
+    found = re.match(digits + clock, text, re.ASCII)
+    if not found:
+        return re.match(r"(?i)\s*(T?\d\d?:|epoch\b)", text) is None  # a time of day, or 1970
+    year, month, day = (int(part or 1) for part in found.groups()[:3])
+    try:
+        date(year % 400 or 400, month, day)  # a year of the same length
+        hour, minute, second = (int(part or 0) for part in found.groups()[3:])
+        time(hour, minute, second)
+    except ValueError:
+        return True
+    return False
 
 
 def stands_for(text: str, kind: str) -> bool:

@@ -448,6 +448,15 @@ def test_a_changed_definition_has_no_answer_and_the_others_go_on(made, copy):
         for join in ("per_price join totals using (n)", "per_price natural join totals"):
             with pytest.raises(CoverageError, match="view 'totals' has no answer"):
                 connection.sql(f"from {join}")
+        for computed in (
+            "query_table(['totals'])",
+            "query_table('totals')",
+            "query_table (['per_price', 'totals'])",
+            "query('from totals')",
+            "per_price join query_table(['totals']) using (n)",
+        ):
+            with pytest.raises(CoverageError, match="view 'totals' has no answer"):
+                connection.sql(f"select count(*) from {computed}")
         assert connection.sql("select sum(n) from per_price").rows() == [(6,)]
 
 

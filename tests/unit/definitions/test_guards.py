@@ -40,7 +40,7 @@ n + 1 | big * big | d / d | n / 0 | n % 0 | n / big | p / p | n div -1 | q * q |
 a[0] | a[n] | element_at(a, n) | cast(text as int) | text::int | int(text) | double(text)
 date(text) | timestamp(text) | boolean(text) | decimal(text) | cast(big as int) | cast(d as int)
 cast(p as decimal(9,2)) | cast(p * n as decimal(19,2)) | to_date(text) | to_timestamp(text)
-day > date'2020-13-01' | from_utc_timestamp(at, text) | cast(text as int) is null
+day > cast('2020-13-01' as date) | from_utc_timestamp(at, text) | cast(text as int) is null
 try_cast(a[0] as int) | try_cast(text as int) > cast(text as int) | size(cast(t as array<int>))
 make_date(n, n, n) | text like text | text like 'a\\\\' | text rlike text
 text like any ('a', text) | at + interval 1 day | date_format(at, text) | repeat(text, n)

@@ -237,6 +237,80 @@ def test_numbers_that_spark_does_not_have_are_refused(sql):
         typed(sql)
 
 
+SYNTAX_OF_OTHERS = r"""
+n = :x
+n = ?
+n = @x
+n = $1
+n > {x}
+{fn upper(name)} = 'A'
+name = N'abc'
+name ->> 'a' = 'b'
+name -> 'a' = 'b'
+a at time zone 'Europe/Berlin' > local
+name similar to 'x' or c_boolean
+name glob 'a*'
+name ~* 'a'
+name is json
+(a, b) overlaps (a, b)
+name isnull
+name notnull
+n is of (int)
+n between symmetric 5 and 1
+(n, big) = (1, 2)
+n in ()
+n in unnest(nums)
+name in ('a',)
+upper(name,) = 'A'
+c_boolean,
+ALL c_boolean
+nums[0:1] = nums
+extract(year, a) = 2026
+cast(name as int format 'x') = 1
+cast(name as varchar) = 'a'
+n::char = 'a'
+try_cast(name as array) = nums
+exists(nums)
+nvl(n) = 1
+hash() = 1
+isnull(n, n)
+if(c_boolean, 1) = 1
+map('a')['a'] = 1
+n is true
+--n = 1
+aggregate(nums, 0) = 1
+upper(x -> x) = 'a'
+name collate nocase = 'a'
++name = 'a'
+n = +n
+name || +name = 'a'
++c_boolean
++d = d
+n = 1e
+n = 1e+
+-1e = n
+n / 1e = 1
+date 'x' = d
+date'2020-13-01' = d
+timestamp'2020-02-30 10:00:00' = a
+timestamp'2020-01-01 25:00:00' = a
+timestamp_ntz'soon' = local
+from_utc_timestamp(a, 'America/Nowhere') > a
+to_utc_timestamp(a, '+19:00') > a
+name like 'a' = c_boolean
+c_boolean = name is null
+c_boolean is null is true
+c_boolean is not null is true
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("sql", SYNTAX_OF_OTHERS)
+def test_what_only_other_databases_take_is_refused(sql):
+    for written in (sql, f"({sql})"):
+        with pytest.raises(DefinitionError, match=r"^it must "):
+            parse_expression(written, COLUMNS, "it", "boolean")
+
+
 def test_arrays_are_joined():
     assert typed("(tags || tags)[0]") == typed("concat(tags, tags, tags)[0]") == "string"
     assert typed("X'1F'") == "binary"
