@@ -310,7 +310,7 @@ def test_code_counts_the_same_under_every_minor_version_of_python(tmp_path, pyth
         pytest.skip(f"{python} is not installed")
     (tmp_path / "all_sorts.py").write_text(ALL_SORTS)
     code = (
-        "import all_sorts; from trilayer_core.definitions.stream import code_of, digest;"
+        "import all_sorts; from trilayer_core.definitions.identity import code_of, digest;"
         " print(digest(code_of(all_sorts.ROWS)))"
     )
     libraries = Path(sqlglot.__file__).parents[1]

@@ -15,8 +15,9 @@ from trilayer_core.definitions.expressions import (
     parse_expression,
 )
 from trilayer_core.definitions.guards import guarded
+from trilayer_core.definitions.identity import digest
 from trilayer_core.definitions.rules import LAST, PROFILE, parse_rule
-from trilayer_core.definitions.stream import Stream, digest
+from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import Key, View
 from trilayer_core.errors import DefinitionError, short_traceback
 

@@ -21,7 +21,8 @@ from trilayer_core.definitions.expressions import (
     parse_expression,
 )
 from trilayer_core.definitions.guards import Guard, guarded, guards_of
-from trilayer_core.definitions.stream import Rows, Source, Stream, digest
+from trilayer_core.definitions.identity import digest
+from trilayer_core.definitions.stream import Rows, Source, Stream
 from trilayer_core.definitions.windows import Window
 from trilayer_core.errors import DefinitionError, short_traceback
 

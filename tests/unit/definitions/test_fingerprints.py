@@ -30,7 +30,7 @@ import pyarrow as pa
 import pytest
 
 from trilayer import Catalog, Rows, Stream, View, count, latest, sum_, tumbling
-from trilayer_core.definitions.stream import code_of
+from trilayer_core.definitions.identity import code_of
 from trilayer_core.errors import DefinitionError
 
 SCHEMA = "k string, n int, at timestamp"
