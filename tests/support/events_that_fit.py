@@ -56,6 +56,8 @@ BAD = {
             "nothing": b"None",
             "undefined": b"undefined",
             "nan": b"nan",
+            "INF without a sign": b"INF",
+            "+NaN": b"+NaN",
             "a control character in text": b'1, "later": "a\nb"',
             "a tab in text": b'1, "later": "a\tb"',
             "an escape of its own": b'1, "later": "\\x41"',
@@ -179,6 +181,14 @@ BAD = {
     "empty object": (b"{}", "missing field: id, at"),
 }
 GOOD = {
+    **{
+        f"{infinity} beside a text": b'{"id": "x +INF", '
+        + AT
+        + b', "ratio": '
+        + infinity.encode()
+        + b"}"
+        for infinity in ("Infinity", "-Infinity", "+Infinity", "-INF", "+INF")
+    },
     "least": b'{"id": "", ' + AT + b"}",
     "unknown field": b'{"id": "x", "later": [1, {"a": null}], ' + AT + b"}",
     "nulls": b'{"id": "x", "n": null, "d": null, "price": null, "nested": null, ' + AT + b"}",

@@ -1,8 +1,12 @@
 """Files of other programs arrive as declared: every type in every format; others are named."""
 
 import json
-from datetime import date
+import math
+import re
+from contextlib import suppress
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import product
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +16,7 @@ from tests.support.files_of_others import WRITERS, stream_of, wrong_cells
 from tests.support.time_forms import PER_SECOND
 from trilayer import Stream
 from trilayer.operations.files.reading import read_events
+from trilayer_core.errors import UsageError
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -51,8 +56,145 @@ def test_hives_null_is_null_and_in_quotes_text(tmp_path):
 
 def test_a_quote_may_be_escaped_as_spark_does(tmp_path):
     path = tmp_path / "s.csv"
-    path.write_text('day,a,n\n2026-01-01,"a \\"b\\", c",1\n2026-01-01,"x ""y""",2\n')
-    assert [row["a"] for row in read(path, "a string, n int")] == ['a "b", c', 'x "y"']
+    path.write_text('day,a,n\n2026-01-01,"a \\"b\\", c",1\n2026-01-01,"C:\\d \\"x\\"\\\\",2\n')
+    assert [row["a"] for row in read(path, "a string, n int")] == ['a "b", c', 'C:\\d "x"\\']
+
+
+TEXTS = [
+    "a\\b",
+    "a\\b,c",
+    "C:\\d\\",
+    "C:\\d\\,",
+    'say "hi"',
+    'C:\\n "x"',
+    '"',
+    "\\",
+    '\\"',
+    "a\nb \\",
+    "NA",
+]
+
+
+def written(texts, escape, quote_all):
+    """A CSV file as Spark writes it with this escape, or after RFC 4180."""
+
+    def cell(text):
+        if not quote_all and not set(text) & set(',"\n'):
+            return text
+        return (
+            '"' + re.sub(r'["\\]' if escape == "\\" else '"', lambda m: escape + m[0], text) + '"'
+        )
+
+    return "day,a,b\n" + "".join(f"2026-01-01,{cell(t)},{cell('z')}\n" for t in texts)
+
+
+@pytest.mark.parametrize("quote_all", [False, True])
+@pytest.mark.parametrize("escape", ['"', "\\"])
+def test_a_csv_file_has_one_escape(escape, quote_all, tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text(written(TEXTS, escape, quote_all), newline="")
+    for stated in (None, escape):
+        assert [row["a"] for row in read(path, "a string, b string", escape=stated)] == TEXTS
+    for text in TEXTS:
+        path.write_text(written([text], escape, quote_all), newline="")
+        (row,) = read(path, "a string, b string", escape=escape)
+        assert row["a"] == text
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_one_record_is_read_as_it_was_written_or_is_an_error(text, tmp_path):
+    path = tmp_path / "s.csv"
+    for escape, quote_all in product(['"', "\\"], [False, True]):
+        path.write_text(written([text], escape, quote_all), newline="")
+        with suppress(UsageError):
+            (row,) = read(path, "a string, b string")
+            assert row["a"] == text
+
+
+@pytest.mark.parametrize("rows", [r'"a\\b,c",y', '"x\\"",y,z\n2026-01-02,u,",v",w'])
+def test_a_csv_file_with_two_readings_is_an_error(rows, tmp_path):
+    path = tmp_path / "s.csv"
+    header = "day,a,b,c" if "z" in rows else "day,a,b"
+    path.write_text(f"{header}\n2026-01-01,{rows}\n")
+    with pytest.raises(UsageError, match=r"""got line 2.*--escape '"' if.*--escape '\\' if"""):
+        read(path, "a string, b string, c string")
+    assert read(path, "a string, b string, c string", escape='"')
+    with pytest.raises(UsageError, match="escape must be"):
+        read(path, "a string", escape="'")
+
+
+@pytest.mark.parametrize("header", ["a", "A"])
+def test_a_column_has_one_field(header, tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text(f"day,{header}\n2026-01-01,v\n")
+    (row,) = read(path, "a string from 'x.y', b string from 'a'")
+    assert row == {"day": "2026-01-01", "a": "v", "misfit": None}
+
+
+@pytest.mark.parametrize(
+    ("type_", "key", "text"),
+    [
+        (pa.float64(), 1.0, "1.0"),
+        (pa.bool_(), True, "true"),
+        (pa.int32(), 1, "1"),
+        (pa.timestamp("us", "UTC"), datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01T00:00:00Z"),
+        (pa.date32(), date(2026, 1, 1), "2026-01-01"),
+        (pa.decimal128(5, 2), Decimal("1.50"), "1.50"),
+        (pa.string(), 'a"', 'a"'),
+        (pa.binary(), b"a", "a"),
+    ],
+)
+def test_the_key_of_a_map_is_the_same_text_whatever_the_other_rows_are(type_, key, text, tmp_path):
+    for odd in (1, 2**53 + 1):  # the second does not fit a double
+        maps = pa.array([[(key, 1)], [(key, odd)]], pa.map_(type_, pa.int64()))
+        pq.write_table(pa.table({"day": [date(2026, 1, 1)] * 2, "m": maps}), tmp_path / "s.parquet")
+        rows = read(tmp_path / "s.parquet", "m map<string,double>")
+        assert [row["m"] for row in rows] == [{text: 1}, {text: odd}]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_calendar_date_without_separators_is_no_number_of_seconds(ending, tmp_path):
+    dates = ["2026", "202603", "20260301", "202603011200", "20260301120000"]
+    seconds = ["0", "1234", "20269999", "2026030112", "1600000000", "1600000000.5", "-20260301"]
+    path = tmp_path / f"s.{ending}"
+    if ending == "csv":
+        path.write_text("day,at\n" + "".join(f"2026-01-01,{a}\n" for a in dates + seconds))
+    else:
+        days = [date(2026, 1, 1)] * len(dates + seconds)
+        pq.write_table(pa.table({"day": days, "at": dates + seconds}), path)
+    rows = read(path, "at timestamp")
+    assert [row["misfit"] for row in rows] == [
+        *(f'wrong type: at must be timestamp, got "{a}"' for a in dates),
+        *[None] * len(seconds),
+    ]
+    assert [row["at"] for row in rows[len(dates) :]] == [float(a) for a in seconds]
+
+
+def test_doubles_for_text_are_text_also_if_they_are_no_number(tmp_path):
+    doubles = pa.array([math.nan, math.inf, -math.inf, 1.5, None])
+    pq.write_table(pa.table({"day": [date(2026, 1, 1)] * 5, "a": doubles}), tmp_path / "s.parquet")
+    rows = read(tmp_path / "s.parquet", "a string")
+    assert [row.get("a") for row in rows] == ["NaN", "Infinity", "-Infinity", 1.5, None]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_bytes_of_a_fixed_length_are_no_text_but_a_uuid_is(nested, tmp_path):
+    value = b"FR" * 8
+    for type_ in (pa.binary(16), pa.uuid()):
+        one = pa.array([value], pa.binary(16))
+        one = one if type_ == pa.binary(16) else pa.ExtensionArray.from_storage(type_, one)
+        column = pa.ListArray.from_arrays([0, 1], one) if nested else one
+        table = pa.table({"day": [date(2026, 1, 1)], "a": column})
+        pq.write_table(table, tmp_path / "s.parquet")
+        schema = "a array<string>" if nested else "a string"
+        if type_ == pa.binary(16):
+            with pytest.raises(UsageError, match=r"column a; got .*fixed_size_binary.* `binary`"):
+                read(tmp_path / "s.parquet", schema)
+            (row,) = read(tmp_path / "s.parquet", schema.replace("string", "binary"))
+            assert row["misfit"] is None
+        else:
+            (row,) = read(tmp_path / "s.parquet", schema)
+            assert "46524652-4652-4652-4652-465246524652" in row["a"]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

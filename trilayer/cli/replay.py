@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich import markup
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from trilayer.cli.context import err, out
@@ -41,6 +41,15 @@ def replay(
     encoding: Annotated[
         str | None, typer.Option(help="encoding of text, such as latin-1; by default UTF-8")
     ] = None,
+    escape: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "what stands before a quotation mark in a quoted cell of a CSV file: another one,"
+                " or a backslash, as Spark writes; by default detected from the file"
+            )
+        ),
+    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -56,16 +65,18 @@ def replay(
     p = project()
     target = p.catalog.stream(stream)
     names = [name.strip() for name in columns.split(",")] if columns else None
-    events = read_events(file, target, delimiter=delimiter, encoding=encoding, columns=names)
+    events = read_events(
+        file, target, delimiter=delimiter, encoding=encoding, columns=names, escape=escape
+    )
     with Log(p.settings.bootstrap_servers) as log:
         log.ensure(target, p.settings.replication_factor)
     servers = p.settings.bootstrap_servers
     with _shown(stream) as tell:
         sent = send(events, target, servers, file.name, rate, skip, limit, tell)
     for line in summary(sent, target, encoding):
-        out.print(escape(line))
+        out.print(markup.escape(line))
     if events.left_out:
-        err.print(escape(f"{file.name}: {events.left_out}"))
+        err.print(markup.escape(f"{file.name}: {events.left_out}"))
     if sent.interrupted:
         raise typer.Exit(130)
 

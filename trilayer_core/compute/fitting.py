@@ -69,7 +69,7 @@ class JsonFitting:
         if len(value) > self._most_bytes:
             return Judgement(f"oversized: {len(value)} bytes, at most {self._most_bytes}")
         try:
-            event = json.loads(value.decode(), parse_float=self._number, parse_int=_integer)
+            event = self._loaded(value.decode())
         except UnicodeDecodeError:
             return Judgement("invalid UTF-8")
         except LongExponentError:
@@ -90,6 +90,14 @@ class JsonFitting:
         beside = tuple(set(_paths(event, self._known, True))) if unknown else ()
         return Judgement(misfit and _printable(misfit), unknown, beside)
 
+    def _loaded(self, text: str) -> Any:
+        try:
+            return json.loads(text, parse_float=self._number, parse_int=_integer)
+        except ValueError:
+            if (plain := _SIGNED.sub(_as_python_has_it, text)) == text:
+                raise
+            return json.loads(plain, parse_float=self._number, parse_int=_integer)
+
     def _unwrapped(self, event: Any) -> Any:
         """What an object contains as an event, or the verdict on one that contains none."""
         return event
@@ -106,6 +114,14 @@ class JsonFitting:
         if wrong:
             return f"wrong type: {'; '.join(wrong)}"
         return f"missing field: {', '.join(missing)}" if missing else None
+
+
+_SIGNED = re.compile(r'"(?:[^"\\]|\\.)*"|([-+])(?:INF|Infinity)\b')
+"""A text, or an infinity, of which Spark takes more forms than Python."""
+
+
+def _as_python_has_it(match: re.Match[str]) -> str:
+    return match[0] if match[1] is None else f"{match[1]}Infinity".removeprefix("+")
 
 
 def _integer(text: str) -> int:

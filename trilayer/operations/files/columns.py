@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 from sqlglot import exp
 
 from trilayer.operations.files.text import as_bytes
+from trilayer_core.compute.formats.json import jsonable
 from trilayer_core.definitions.expressions import FLOATS, INTEGERS, is_decimal, normal_type
 from trilayer_core.definitions.schemas import Field, path_text
 from trilayer_core.definitions.stream import Stream
@@ -38,10 +40,14 @@ def choose_columns(
 ) -> tuple[list[tuple[int, Field]], str]:
     """The positions of the stream's columns in the file, and a message about the other columns."""
     places: dict[Field, int] = {}
+    paths = {name for field in stream.fields for name in _path_names(field)}
     for same in (str, str.lower):  # Hive writes all names in lower case
         for field in stream.fields:
             if field not in places:
-                place = _place(header, field, same, set(places.values()), path)
+                names = [*_path_names(field), field.name]
+                if same(field.name) in map(same, paths.difference(_path_names(field))):
+                    names.remove(field.name)  # the column is another field's
+                place = _place(header, names, same, set(places.values()), path)
                 places |= {field: place} if place is not None else {}
     for field in stream.fields:
         if field.required and field not in places:
@@ -68,18 +74,27 @@ def choose_columns(
     )
 
 
+def _path_names(field: Field) -> list[str]:
+    """The names of a column that has a field's path."""
+    return [path_text(field.path), ".".join(field.path)]
+
+
 def _place(
-    header: Sequence[str], field: Field, same: Callable[[str], str], used: set[int], path: Path
+    header: Sequence[str],
+    names: Sequence[str],
+    same: Callable[[str], str],
+    used: set[int],
+    path: Path,
 ) -> int | None:
-    """The position of a field's column, of which names are compared after `same`."""
-    for name in dict.fromkeys([path_text(field.path), ".".join(field.path), field.name]):
+    """The position of a column with one of these names, compared after `same`."""
+    for name in dict.fromkeys(names):
         places = [n for n, other in enumerate(header) if same(other) == same(name)]
         if len(places) > 1:
             raise UsageError(
                 f"{path} must have each column once; it has {', '.join(header)}: rename one of"
                 f" {name}"
             )
-        if places and (same is str or places[0] not in used):
+        if places and places[0] not in used:
             return places[0]
     return None
 
@@ -109,6 +124,11 @@ _INTEGER = re.compile(r"[-+]?\d+\Z", re.ASCII)
 _FLOAT = re.compile(
     r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z|[-+]?(?:nan|inf(?:inity)?)\Z",
     re.IGNORECASE | re.ASCII,
+)
+_CALENDAR = re.compile(
+    r"(?:19|20|21)\d\d(?:(?:0[1-9]|1[0-2])"  # a year, or with a month, a day, a minute, a second
+    r"(?:(?:0[1-9]|[12]\d|3[01])(?:(?:[01]\d|2[0-3])[0-5]\d(?:[0-5]\d)?)?)?)?\Z",
+    re.ASCII,
 )
 _FLAGS = {"true": True, "false": False, "1": True, "0": False}
 
@@ -149,6 +169,8 @@ def _of_text(text: str, type_: str, unit: str) -> Any:
     plain = text.strip()
     if type_ == "binary":
         return as_bytes(text)
+    if type_ == "timestamp" and not unit and _CALENDAR.match(plain):
+        return plain  # which the parser rejects; as a number of seconds it would be in 1970
     if type_ in INTEGERS or type_ == "timestamp" or unit:
         if _INTEGER.match(plain) and len(plain) < 40:
             return int(plain)
@@ -168,6 +190,8 @@ def _of_text(text: str, type_: str, unit: str) -> Any:
 
 
 def _of_number(value: float | Decimal, type_: str, unit: str) -> Any:
+    if type_ == "string" and isinstance(value, float) and not math.isfinite(value):
+        return _key(value)
     if value != value and type_ not in FLOATS:
         return None  # as pandas stores NULL among numbers
     if type_ == "boolean" and type(value) is int and value in (0, 1):
@@ -218,4 +242,7 @@ def _inside(type_: str) -> Convert | None:
 
 
 def _key(name: Any) -> str:
-    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else str(name)
+    """The text of a map's key, as JSON writes such a value."""
+    if isinstance(name, bytes):
+        return name.decode("utf-8", "surrogateescape")
+    return name if isinstance(name, str) else json.dumps(name, default=jsonable).strip('"')

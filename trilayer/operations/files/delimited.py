@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any
 
 from trilayer.operations.files.columns import (
@@ -23,6 +24,9 @@ from trilayer_core.compute.formats import format_of
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError
 
+ESCAPES = ('"', "\\")
+"""What stands before a quotation mark in a quoted cell: another one (RFC 4180), or a backslash."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -38,7 +42,11 @@ class Record:
 
 
 def read_delimited(
-    text: Text, stream: Stream, delimiter: str | None, columns: Sequence[str] | None
+    text: Text,
+    stream: Stream,
+    delimiter: str | None,
+    columns: Sequence[str] | None,
+    escape: str | None = None,
 ) -> Events:
     """Reads the rows of a CSV file as events.
 
@@ -47,9 +55,11 @@ def read_delimited(
         stream: The stream.
         delimiter: The delimiter; by default detected from the first line.
         columns: The names of the columns, if the file has no header.
+        escape: What stands before a quotation mark in a quoted cell, see `ESCAPES`; by default
+            detected from the whole file.
 
     Raises:
-        UsageError: The file has no header, or lacks a required column.
+        UsageError: The file has no header, lacks a required column, or has two readings.
     """
     lines = text.lines()
     first = next(lines, "")
@@ -59,7 +69,9 @@ def read_delimited(
             " empty line"
         )
     between = delimiter or _delimiter_of(first)
-    records = read_records(chain([first], lines), between, stream.max_event_bytes)
+    most = stream.max_event_bytes
+    escape = escape or _escape_of(text, between, most, columns)
+    records = read_records(chain([first], lines), between, most, escape)
     if columns is None:
         header = [cell.strip() for cell in next(records).cells or []]
     else:
@@ -72,9 +84,7 @@ def read_delimited(
 
     def events() -> Iterator[Event]:
         for record in records:
-            cells = record.cells
-            if cells and len(cells) > len(header) and not any(cells[len(header) :]):
-                cells = cells[: len(header)]  # empty cells that some spreadsheets add
+            cells = _row(record, len(header))
             if not record.text.strip(f"{between} \t\r\n"):
                 continue  # an empty line, or an empty row of a spreadsheet
             place = f"line {record.line}"
@@ -102,7 +112,45 @@ def _delimiter_of(line: str) -> str:
     return max(",;\t|", key=outside.count)
 
 
-def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Record]:
+def _row(record: Record, width: int) -> list[str] | None:
+    """The cells of a record, without the empty ones at the end that some spreadsheets add."""
+    cells = record.cells
+    return cells[:width] if cells and not any(cells[width:]) else cells
+
+
+def _escape_of(text: Text, delimiter: str, most: int, columns: Sequence[str] | None) -> str:
+    """The one of `ESCAPES` with which fewer records of the whole file are malformed.
+
+    Raises UsageError if that is the same for both, and they differ in a value.
+    """
+
+    def lines() -> Iterator[str]:
+        with suppress(UsageError):  # who reads the events gets this error, after those before it
+            yield from text.again().lines()
+
+    if not any('\\"' in line or r"\\" in line for line in lines()):
+        return '"'
+    malformed, differ = [0, 0], 0
+    width = len(columns or [])
+    for pair in zip_longest(*(read_records(lines(), delimiter, most, e) for e in ESCAPES)):
+        cells = [record and record.cells for record in pair]
+        width = width or len(cells[0] or [])
+        for place, record in enumerate(pair):
+            malformed[place] += record is not None and len(_row(record, width) or []) != width
+        if not differ and cells[0] != cells[1]:
+            differ = next(record.line for record in pair if record)
+    if differ and malformed[0] == malformed[1]:
+        raise UsageError(
+            f"{text.path} must be read in one way; got line {differ}, in which a backslash may be"
+            " text or escape what follows it: add --escape '\"' if it is text (RFC 4180), or"
+            " --escape '\\' if it escapes, as Spark writes"
+        )
+    return ESCAPES[malformed[1] < malformed[0]]
+
+
+def read_records(
+    lines: Iterator[str], delimiter: str, most: int, escape: str = '"'
+) -> Iterator[Record]:
     """The records of a CSV file; a quoted cell may span several lines.
 
     A quote that is never closed would turn the rest of the file into one cell. Therefore, if the
@@ -120,9 +168,11 @@ def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Re
         else:
             feed.taken = []
             try:
-                cells = _cells(line, feed, delimiter)
+                cells = _cells(line, feed, delimiter, escape)
                 text = line + "".join(feed.taken)
-                record = Record(number, text.rstrip("\r\n"), _with_quotes(cells, text, delimiter))
+                record = Record(
+                    number, text.rstrip("\r\n"), _with_quotes(cells, text, delimiter, escape)
+                )
             except (csv.Error, StopIteration):
                 feed.give_back()
                 record = Record(number, line.rstrip("\r\n"), None)
@@ -131,26 +181,46 @@ def read_records(lines: Iterator[str], delimiter: str, most: int) -> Iterator[Re
         yield record
 
 
-def _cells(line: str, feed: Lines, delimiter: str) -> list[str]:
-    """The cells of a record. A quote in a quoted cell is doubled or, as Spark writes, escaped."""
-    try:
-        return next(csv.reader(chain([line], feed), delimiter=delimiter, strict=True))
-    except (csv.Error, StopIteration):
-        if '\\"' not in line:
-            raise
-    feed.give_back()
-    lines = chain([line], feed)
-    return next(
-        csv.reader(lines, delimiter=delimiter, strict=True, escapechar="\\", doublequote=False)
-    )
+def _cells(line: str, feed: Lines, delimiter: str, escape: str) -> list[str]:
+    """The cells of a record."""
+    lines: Iterator[str] = chain([line], feed)
+    if escape != '"':
+        lines = _with_doubled_quotes(lines, delimiter)
+    return next(csv.reader(lines, delimiter=delimiter, strict=True))
 
 
-def _with_quotes(cells: list[str], text: str, delimiter: str) -> list[str]:
+def _with_doubled_quotes(lines: Iterator[str], delimiter: str) -> Iterator[str]:
+    """The lines of a record whose quoted cells escape with a backslash, as RFC 4180 has them.
+
+    A backslash before anything but a quotation mark or a backslash is text, as it is in a cell
+    without quotes. Raises csv.Error if a quotation mark is doubled.
+    """
+    quoted = closed = False
+    for line in lines:
+        parts, before = [], delimiter
+        for part in _PARTS.findall(line):
+            if part == '"':
+                if closed:
+                    raise csv.Error("a quotation mark after the end of a cell")
+                quoted, closed = not quoted and before[-1] == delimiter, quoted
+            else:
+                closed = False
+            escapes = quoted and len(part) == 2 and part[0] == "\\"
+            parts.append({'"': '""', "\\": "\\"}[part[1]] if escapes else part)
+            before = part
+        yield "".join(parts)
+
+
+_PARTS = re.compile(r"""[^"\\]+|\\["\\]|["\\]""")
+
+
+def _with_quotes(cells: list[str], text: str, delimiter: str, escape: str) -> list[str]:
     """Marks the cells that are quoted, of those that would be NULL otherwise."""
     if not any(cell in NULLS for cell in cells):
         return cells
+    inside = r"[^\"\\]|\\[\s\S]" if escape == "\\" else '[^"]|""'
     parts = re.findall(
-        rf'(?:\A|{re.escape(delimiter)})\s*("(?:[^"]|"")*"|[^{re.escape(delimiter)}]*)',
+        rf'(?:\A|{re.escape(delimiter)})\s*("(?:{inside})*"|[^{re.escape(delimiter)}]*)',
         text.rstrip("\r\n"),
     )
     quoted = (

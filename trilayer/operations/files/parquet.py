@@ -98,6 +98,11 @@ def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any
     """A column's values in the stream's type, or unchanged if one of them does not fit it."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = _in_micros(column)
+    if "fixed_size_binary" in str(column.type) and "string" in field.type:
+        raise UsageError(
+            f"{path} must have text in column {path_text(field.path)}; got {column.type}, which may"
+            " be UUIDs: declare it `binary`, or mark it in the file as text or as UUID"
+        )
     type_ = arrow_type(field.type)
     if _means_the_same(column.type, type_):
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
@@ -151,7 +156,6 @@ def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
     text = t.is_string(from_) or t.is_large_string(from_) or t.is_string_view(from_)
     # Old writers do not say that their text is text; a cast to it fails if it is not UTF-8.
     text = text or t.is_binary(from_) or t.is_large_binary(from_) or t.is_binary_view(from_)
-    text = text or t.is_fixed_size_binary(from_)
     number = t.is_integer(from_) or t.is_decimal(from_)
     if t.is_integer(to) or t.is_string(to):
         return t.is_integer(from_) or (t.is_string(to) and text)
@@ -170,7 +174,9 @@ def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
             _means_the_same(inside[field.name], field.type) for field in to
         )
     if t.is_map(to):
-        return t.is_map(from_) and _means_the_same(from_.item_type, to.item_type)
+        # A cast would write keys of other types in another form than `converter`.
+        keys = t.is_map(from_) and _means_the_same(from_.key_type, to.key_type)
+        return keys and _means_the_same(from_.item_type, to.item_type)
     if t.is_list(to):
         lists = t.is_list(from_) or t.is_large_list(from_) or t.is_fixed_size_list(from_)
         return lists and _means_the_same(from_.value_type, to.value_type)

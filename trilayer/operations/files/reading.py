@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trilayer.operations.files.delimited import read_delimited
+from trilayer.operations.files.delimited import ESCAPES, read_delimited
 from trilayer.operations.files.events import Events
 from trilayer.operations.files.json_text import read_json
 from trilayer.operations.files.parquet import read_parquet
@@ -21,6 +21,7 @@ def read_events(
     delimiter: str | None = None,
     encoding: str | None = None,
     columns: Sequence[str] | None = None,
+    escape: str | None = None,
 ) -> Events:
     """Reads a file's rows as events of a stream.
 
@@ -31,6 +32,8 @@ def read_events(
         encoding: The encoding of text; by default UTF-8, or UTF-16 if the file begins with its
             mark.
         columns: The names of a CSV file's columns, if it has no header.
+        escape: What stands before a quotation mark in a quoted cell of a CSV file, another one or a
+            backslash; by default detected from the whole file.
 
     Raises:
         UsageError: The file does not exist, is of an unknown kind, or lacks a required column.
@@ -54,5 +57,7 @@ def read_events(
                 "delimiter must be one character, such as ; or \\t, and no quotation mark; got"
                 f" {delimiter!r}"
             )
-        return read_delimited(text, stream, delimiter, columns)
+        if escape and escape not in ESCAPES:
+            raise UsageError(f'escape must be " or \\; got {escape!r}')
+        return read_delimited(text, stream, delimiter, columns, escape)
     return read_json(text, stream)

@@ -10,6 +10,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,6 +29,7 @@ class Text:
 
     def __init__(self, path: Path, open_: Callable[..., Any], encoding: str | None) -> None:
         self.path = path
+        self.again = partial(Text, path, open_, encoding)
         self._file = path.open("rb")
         self._size = max(1, path.stat().st_size)
         self._read = 0
