@@ -37,6 +37,9 @@ it may send one, and how long for the body, in seconds.
 UNREAD_S = 60.0
 """How long a client may take to read the end of an answer, in seconds."""
 
+_END = "end"
+"""That a connection ends is awaited, and nothing more of its client."""
+
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n"
     b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 20\r\n\r\n"
@@ -96,17 +99,19 @@ class _Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._awaited = None
-        if self.transport.is_closing():  # once the end of the answer was read
-            self._limit_to(UNREAD_S)
-        else:
-            self._expect()
+        self._expect()
 
     def _expect(self) -> None:
-        """Limits the time of what the client sends next, if that is another part than before."""
-        if (awaited := self.conn.their_state) is not self._awaited:
+        """Limits the time of what the client does next, if that is another part than before."""
+        closing = self.transport.is_closing()  # once the end of the answer was read
+        if (awaited := _END if closing else self.conn.their_state) is not self._awaited:
             self._awaited, self._lines = awaited, 0
-            limits = {h11.IDLE: HEAD_S, h11.SEND_BODY: BODY_S}
+            limits = {h11.IDLE: HEAD_S, h11.SEND_BODY: BODY_S, _END: UNREAD_S}
             self._limit_to(limits.get(awaited))
+        if closing:
+            # If its client has left meanwhile, asyncio closes an encrypted connection only while
+            # it is read.
+            self.transport.resume_reading()
 
     def _limit_to(self, seconds: float | None) -> None:
         if self._limit is not None:
@@ -121,6 +126,8 @@ class _Protocol(H11Protocol):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
         if self._unread:
             self._unread += data
             self.transport.pause_reading()
@@ -140,19 +147,22 @@ class _Protocol(H11Protocol):
     def _read_on(self) -> None:
         if not self.transport.is_closing():
             self._read(self._unread)
+        else:
+            self._expect()
 
     def _read_part(self, data: bytes) -> None:
         if self.conn.their_state is h11.IDLE:
             self._lines += data.partition(b"\r\n\r\n")[0].count(b"\n")
             if self._lines > MOST_LINES:
                 self.send_400_response("Too many headers.")
+                self._expect()
                 return
         super().data_received(data)
-        self._expect()
         if self.conn.their_state is h11.DONE:
             self.flow.resume_reading()
             if len(self.conn.trailing_data[0]) > MOST_AHEAD_BYTES:
                 self.transport.close()
+        self._expect()
 
     def send_400_response(self, msg: str) -> None:
         try:

@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from contextlib import ExitStack
+import ssl
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -103,7 +104,57 @@ def _recorded(method, calls):
 def test_a_handshake_of_tls_is_ended_and_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(web, "HEAD_S", 0.2)
     monkeypatch.setattr(web, "CONNECTIONS_EACH", 1)
-    made, at = opened(tmp_path, engine=ScriptedEngine()), write_certificate(tmp_path)
+
+    def wait(port):
+        for _ in range(3):  # the next one finds room once the one before has ended
+            with connected(port) as client:
+                assert read_all(client) == b""
+
+    _encrypted(tmp_path, wait)
+
+
+def test_an_encrypted_connection_ends_whose_client_leaves_while_more_is_unread(
+    tmp_path, monkeypatch
+):
+    """asyncio closes no encrypted connection whose client has left while it is not read."""
+    monkeypatch.setattr(web, "HEAD_S", 60.0)
+    lost = []
+    monkeypatch.setattr(
+        web._Protocol, "connection_lost", _recorded(web._Protocol.connection_lost, lost)
+    )
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    chunked = BODY + b"Transfer-Encoding: chunked\r\n\r\n"
+    many = b"a: b\r\n" * 1_000
+    kinds = {
+        "no request": b"no request\r\n\r\n",
+        "many headers": HEAD + many,
+        "a wrong length": BODY + b"Content-Length: -1\r\n\r\n",
+        "a wrong chunk": chunked + b"xyz\r\n",
+        "a wrong chunk after a long one": chunked + b"1f40\r\n%8000d\r\nxyz\r\n" % 0,
+        "no request after one": HEAD + b"\r\nno request\r\n\r\n",
+        "requests ahead": (HEAD + b"\r\n") * 5_000,
+        "a last one, and more": HEAD + b"Connection: close\r\n\r\n",
+    }
+
+    def leave(port):
+        with ExitStack() as stack:
+            for sent in kinds.values():
+                for more in (0, 3_000, 10_000, 100_000):
+                    client = stack.enter_context(trust.wrap_socket(connected(port)))
+                    client.settimeout(1)
+                    with suppress(OSError):
+                        client.sendall(sent + b"x" * more)
+                    # Not that of TLS, which would end the encryption in an orderly way.
+                    socket.socket.shutdown(client, socket.SHUT_WR)
+            until(lambda: len(lost) == 4 * len(kinds))
+
+    _encrypted(tmp_path, leave)
+
+
+def _encrypted(folder, use):
+    """Calls `use` with the port of an encrypted server, in another thread."""
+    made, at = opened(folder, engine=ScriptedEngine()), write_certificate(folder)
 
     async def run():
         stop, ports = asyncio.Event(), asyncio.Queue()
@@ -118,14 +169,11 @@ def test_a_handshake_of_tls_is_ended_and_counted(tmp_path, monkeypatch):
                 key=at / "key.pem",
             )
         )
-        port = await ports.get()
-        for _ in range(3):  # the next one finds room once the one before has ended
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            async with asyncio.timeout(20):
-                assert await reader.read() == b""
-            writer.close()
-        stop.set()
-        await running
+        try:
+            await asyncio.to_thread(use, await ports.get())
+        finally:
+            stop.set()
+            await running
 
     asyncio.run(run())
 
