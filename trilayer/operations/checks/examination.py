@@ -142,14 +142,17 @@ def examine(subject: Subject, checks: Sequence[Check], within_s: float) -> list[
     """
     findings: queue.SimpleQueue[tuple[int, list[Finding]]] = queue.SimpleQueue()
     deadline = time.monotonic() + within_s
+    threads = []
     for number, check in enumerate(checks):
         work = partial(_run, findings, number, check.name, partial(check.look, subject))
-        threading.Thread(target=work, daemon=True, name=f"{_THREAD}{check.name}").start()
+        threads.append(threading.Thread(target=work, daemon=True, name=f"{_THREAD}{check.name}"))
+        threads[-1].start()
     answers: dict[int, list[Finding]] = {}
     with suppress(queue.Empty):
         while len(answers) < len(checks):
             number, lines = findings.get(timeout=max(deadline - time.monotonic(), 0))
             answers[number] = lines
+            threads[number].join()  # it has nothing more to do, and is `unfinished` until it ends
     return [
         line
         for number, check in enumerate(checks)
