@@ -226,12 +226,15 @@ def test_a_stream_that_fails_is_named_and_the_other_goes_on(
             until(lambda: store.exists(layout.stream_fault("logs")), timeout_s=60)
             pipeline.produce([(0, json_of({"n": 7, "at": BEGIN}))], orders)
             until(goes_on, timeout_s=60)
-            status = project_status(Project(settings, catalog, store))
+            project = Project(settings, catalog, store)
+            status = project_status(project)
             assert status.streams["orders"].note == ""
             note = status.streams["logs"].note
             pipeline.wait_for_tick()
             with pytest.raises(TrilayerError) as raised:
                 pipeline.batch()
+            # It has just failed again, and will not have started again when it is stopped.
+            until(lambda: project_status(project).streams["logs"].note not in ("", note))
         finally:
             stop.set()
             thread.join(timeout=60)

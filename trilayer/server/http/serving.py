@@ -103,6 +103,8 @@ class _Protocol(H11Protocol):
 
     def _expect(self) -> None:
         """Limits the time of what the client does next, if that is another part than before."""
+        if self not in self.connections:  # it is lost
+            return
         closing = self.transport.is_closing()  # once the end of the answer was read
         if (awaited := _END if closing else self.conn.their_state) is not self._awaited:
             self._awaited, self._lines = awaited, 0
