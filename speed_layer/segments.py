@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from trilayer_core.compute.grouping import EVENTS, NEWEST, OLDEST, SET, Pass
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, kafka_sql, parse_sql
-from trilayer_core.compute.rows import naming_event, rows_made
+from trilayer_core.compute.rows import rows_made
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.log.broker import Marks
 from trilayer_core.runtime.failpoints import failpoint
@@ -212,19 +212,13 @@ def _of_rows(
     spark: SparkSession, placed: str, some: RangesByTick, pass_: Pass, store: Store
 ) -> _Found:
     """The results of the pass over what a function makes of events, one for each tick."""
-    source = pass_.source
-    assert isinstance(source, Rows)
-    joined = table_frames(store, source, spark, keep=True)
+    assert isinstance(pass_.source, Rows)
+    joined = table_frames(store, pass_.source, spark, keep=True)
     results = []
     for place in range(len(some)):
         events = spark.sql(f"SELECT * FROM {placed} WHERE {PLACE} = {place} AND {FITS}")
-
-        def compute(events: DataFrame, place: int = place) -> pa.Table:
-            made = rows_made(source, events, joined).withColumn(SLOT, F.lit(2 * place))
-            return _collect(pass_.run(made, SLOT), some)
-
-        with naming_event(source, events, compute):
-            results.append((pass_, compute(events)))
+        made = rows_made(pass_.source, events, joined).withColumn(SLOT, F.lit(2 * place))
+        results.append((pass_, _collect(pass_.run(made, SLOT), some)))
     return results, {}
 
 

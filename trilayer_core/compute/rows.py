@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import re
 import traceback
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import getsourcefile
 from typing import TYPE_CHECKING, Any
 
-from trilayer_core.definitions.aggregates.base import POSITION
 from trilayer_core.definitions.schemas import parse_schema
 from trilayer_core.definitions.stream import Rows
-from trilayer_core.errors import DefinitionError, TrilayerError, close_name, did_you_mean
-from trilayer_core.runtime.session import MOST_SHOWN, first_cause
+from trilayer_core.errors import DefinitionError, close_name, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
@@ -37,61 +33,6 @@ def rows_made(source: Rows, events: DataFrame, tables: Sequence[DataFrame]) -> D
     `tables` are those of the source.
     """
     return source.rows(events.select(*(f"`{name}`" for name in source.stream.columns)), *tables)
-
-
-@contextmanager
-def naming_event(
-    source: Rows, events: DataFrame, compute: Callable[[DataFrame], object]
-) -> Iterator[None]:
-    """Adds to an error of Spark the event for which a source's function, or a view over it, fails.
-
-    The event is searched by computing again with fewer and fewer events, because Spark's error does
-    not name it.
-
-    Args:
-        source: The source.
-        events: Its stream's events with their `POSITION`, few enough to compute them some more
-            times.
-        compute: What failed; it gets the events.
-
-    Raises:
-        TrilayerError: The error, with the source, the event's place and its columns.
-    """
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    failures = (Py4JError, PySparkException)
-    try:
-        yield
-    except failures:
-        places = sorted(map(tuple, events.select(*POSITION).collect()))
-
-        def failure(condition: str) -> Exception | None:
-            try:
-                compute(events.where(condition))
-            except failures as error:
-                return error
-            return None
-
-        def until(number: int) -> str:
-            partition, offset = places[number]
-            return f"(_partition, _offset) <= ({partition}, {offset}L)"
-
-        number = bisect_left(range(len(places)), True, key=lambda n: failure(until(n)) is not None)
-        if number == len(places):  # it was not an event
-            raise
-        partition, offset = places[number]
-        place = f"_partition = {partition} AND _offset = {offset}"
-        alone = failure(place)
-        if alone is None:  # it takes several events
-            raise
-        columns = ", ".join(f"'{name}', `{name}`" for name in source.stream.columns)
-        ((event,),) = events.where(place).selectExpr(f"to_json(named_struct({columns}))").collect()
-        raise TrilayerError(
-            f"rows of {source.name!r} can't be computed for the event at partition {partition},"
-            f" offset {offset}{_place(source.rows, alone)}: {first_cause(str(alone))}, from"
-            f" {event[:MOST_SHOWN]}"
-        ) from alone
 
 
 def check_rows(sources: Iterable[Rows], spark: SparkSession) -> None:

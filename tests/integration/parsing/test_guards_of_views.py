@@ -5,13 +5,10 @@ computes.
 import json
 
 import pytest
-from pyspark.sql import functions as F
 
-from trilayer import Catalog, Rows, Stream, View, count, distinct, latest, sum_
+from trilayer import Catalog, Stream, View, count, distinct, latest, sum_
 from trilayer_core.compute.grouping import plan
 from trilayer_core.compute.parsing import FITS, REJECT, parse
-from trilayer_core.compute.rows import naming_event, rows_made
-from trilayer_core.errors import TrilayerError
 from trilayer_core.runtime.session import first_cause
 
 LOGS = Stream(
@@ -109,44 +106,6 @@ def test_an_event_that_no_filter_selects_is_not_computed(session):
     assert sorted((row["first"], row["total__sum"]) for row in rows) == [(0, 404), (6, None)]
     cells = pass_.slice_of(pass_.views[1], result).collect()
     assert sorted(row["first"] for row in cells) == [0, 6]
-
-
-def by_expression(events):
-    return events.selectExpr("100 div n AS share")
-
-
-def by_function(events):
-    @F.udf("bigint")
-    def share(n):
-        return 100 // n
-
-    return events.select(share("n").alias("share"))
-
-
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
-        (by_expression, "[DIVIDE_BY_ZERO]"),
-        (by_function, "ZeroDivisionError: integer division or modulo by zero"),
-    ],
-)
-def test_the_event_that_a_function_of_rows_cant_take_is_named(spark, function, reason):
-    shares = Rows("shares", source=LOGS, rows=function, schema="share bigint")
-    events = parse(records(spark, [{"n": n} for n in (1, 0, 5, 0)]), LOGS)
-
-    def compute(events):
-        return rows_made(shares, events, []).agg({"share": "sum"}).toArrow()
-
-    with pytest.raises(TrilayerError) as raised, naming_event(shares, events, compute):
-        compute(events)
-    said = str(raised.value)
-    place = "partition 0, offset 1 at "
-    assert said.startswith(f"rows of 'shares' can't be computed for the event at {place}")
-    assert "test_guards_of_views.py:" in said
-    assert reason in said
-    assert '"n":0' in said
-    with pytest.raises(KeyError), naming_event(shares, events, compute):
-        raise KeyError("x")
 
 
 @pytest.mark.parametrize("crossing", ["collected", "as Arrow", "in a callback", "in Python"])
