@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Literal
 
 import duckdb
@@ -251,15 +251,19 @@ def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
 
     DESCRIBE and SHOW name none. Errors are not reported here, but when the statement is run.
     """
+    computed: set[str] = set()
     with suppress(SqlglotError):
-        tokens = sqlglot.tokenize(query, dialect="duckdb")
-        if any(
-            token.text.lower() in ("query", "query_table") and after.token_type.name == "L_PAREN"
-            for token, after in pairwise(tokens)
-        ):
-            return {""}
+        kinds = [(t.token_type.name, t.text) for t in sqlglot.tokenize(query, dialect="duckdb")]
+        for place, ((_, name), after) in enumerate(pairwise(kinds)):
+            if name.lower() == "query_table" and after[0] == "L_PAREN":
+                inside = [*takewhile(lambda kind: kind[0] in _OF_NAMES, kinds[place + 2 :])]
+                if kinds[place + 2 + len(inside)][0] != "R_PAREN":
+                    return {""}
+                computed |= {text for kind, text in inside if kind == "STRING"}
+            elif name.lower() == "query" and after[0] == "L_PAREN":
+                return {""}
     try:
-        return aside.get_table_names(query)
+        return aside.get_table_names(query) | computed
     except duckdb.Error:
         # DuckDB does not know the columns here, and fails for JOIN ... USING and NATURAL JOIN.
         try:
@@ -267,7 +271,10 @@ def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
         except SqlglotError:
             return set()
         found = tree.find_all(exp.Table) if isinstance(tree, exp.Query) else ()
-        return {table.name for table in found if table.name}  # functions have none
+        return computed | {table.name for table in found if table.name}  # functions have none
+
+
+_OF_NAMES = ("STRING", "COMMA", "L_BRACKET", "R_BRACKET", "TRUE", "FALSE")
 
 
 def _json_types(columns: pa.Schema, types: Sequence[DuckDBPyType]) -> pa.Schema | None:

@@ -116,7 +116,7 @@ class JsonFitting:
         return f"missing field: {', '.join(missing)}" if missing else None
 
 
-_SIGNED = re.compile(r'"(?:[^"\\]|\\.)*"|([-+])(?:INF|Infinity)\b')
+_SIGNED = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|(?<![-+])([-+])(?:INF|Infinity)\b', re.DOTALL)
 """A text, or an infinity, of which Spark takes more forms than Python."""
 
 

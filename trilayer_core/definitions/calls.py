@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -316,9 +317,9 @@ NUMBERS_OF_ARGUMENTS: dict[str, range] = {
     **dict.fromkeys(("if", "nvl2", "zip_with"), range(3, 4)),
     **dict.fromkeys(("aggregate", "reduce"), range(3, 5)),
     **dict.fromkeys(("split", "sequence"), range(2, 4)),
-    **dict.fromkeys(("coalesce", "hash", "xxhash64", "concat_ws"), range(1, 1000)),
-    **dict.fromkeys(("greatest", "least"), range(2, 1000)),
-    **dict.fromkeys(("map", "named_struct"), range(0, 1000, 2)),
+    **dict.fromkeys(("coalesce", "hash", "xxhash64", "concat_ws"), range(1, sys.maxsize)),
+    **dict.fromkeys(("greatest", "least"), range(2, sys.maxsize)),
+    **dict.fromkeys(("map", "named_struct"), range(0, sys.maxsize, 2)),
     "to_json": range(1, 3),
 }
 """How many arguments a function has that is not in the table."""

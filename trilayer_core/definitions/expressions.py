@@ -345,22 +345,29 @@ _DROPPED = {
     r"\b(VAR|IDENTIFIER|STRING|NUMBER|R_PAREN|R_BRACKET) (ISNULL|NOTNULL)\b": (
         "ISNULL and NOTNULL, as IS NULL and IS NOT NULL"
     ),
-    r"\b(ALIAS|DCOLON|COLON|LT) (VARCHAR|CHAR)\b(?! L_PAREN)": (
+    r"\b(ALIAS|DCOLON|COLON|(?:ARRAY|MAP) LT) (VARCHAR|CHAR)\b(?! L_PAREN)": (
         "types of text that lack their length, as string"
     ),
-    r"\b(ALIAS|DCOLON|COLON|LT) (ARRAY|MAP|STRUCT)\b(?! LT)": (
+    r"\b(ALIAS|DCOLON|COLON|(?:ARRAY|MAP) LT) (ARRAY|MAP|STRUCT)\b(?! LT)": (
         "types that lack those of their parts, as array<int>"
     ),
 }
 """What the tree of sqlglot does not show though Spark refuses it, as kinds of tokens."""
 
 
+_SIGN = (
+    r"(?<!\bVAR )(?<!\bIDENTIFIER )(?<!\bSTRING )(?<!\bNUMBER )(?<!\bR_PAREN )(?<!\bR_BRACKET )"
+    r"(?<!\bEND )(?<!\bNULL )(?<!\bTRUE )(?<!\bFALSE )\bPLUS (?=NUMBER )"
+)
+
+
 def _dropped(sql: str, expression: exp.Expr) -> str:
     """What Spark does not take though the tree does not show it; empty if there is none."""
     kinds = [token.token_type.name for token in _NamedCalls().tokenize(sql)]
-    if kinds.count("PLUS") > len(list(expression.find_all(exp.Add))):
-        return "+ before an operand"
     text = "".join(f"{kind} " for kind in kinds)
+    signs = len(re.findall(_SIGN, text))  # that of a number changes nothing
+    if kinds.count("PLUS") - signs > len(list(expression.find_all(exp.Add))):
+        return "+ before an operand that is no number"
     return next((written for kind, written in _DROPPED.items() if re.search(kind, text)), "")
 
 

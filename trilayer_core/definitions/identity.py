@@ -260,13 +260,17 @@ def _variable(name: str, value: Any, by: types.FunctionType | None, seen: dict[A
     return ["module", value.__name__, _named(names, vars(value), by, seen)]
 
 
+# Without those of a closure, and of local variables, whose names may be those of modules.
+_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF",
+          "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS")  # fmt: skip
+
+
 def _hands_on(code: types.CodeType, name: str) -> bool:
     """Whether code does more with a module than to load its attributes by name."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
     return any(
         step.argval == name
-        and step.opname.startswith("LOAD_")
-        and step.opname not in ("LOAD_CONST", "LOAD_CLOSURE")
+        and step.opname in _LOADS
         and after.opname not in ("LOAD_ATTR", "LOAD_METHOD")
         for step, after in pairwise(steps)
     ) or any(_hands_on(c, name) for c in code.co_consts if isinstance(c, types.CodeType))

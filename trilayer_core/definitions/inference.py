@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -451,7 +452,7 @@ class Inference:
         if name in _CASTS and len(operands) == 1:
             type_ = named_type(_CASTS[name])
             return self._converted(node, self.type(operands[0]), type_, total=False)
-        if len(operands) not in NUMBERS_OF_ARGUMENTS.get(name, range(1000)):
+        if len(operands) not in NUMBERS_OF_ARGUMENTS.get(name, range(sys.maxsize)):
             self.refuse(
                 "call functions with as many arguments as they have in Spark",
                 f"where {shown(node)} has {len(operands)}",

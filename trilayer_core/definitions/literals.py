@@ -47,7 +47,7 @@ _SHORT_ZONES = (
 
 def is_zone(name: str) -> bool:
     """Whether Spark has a time zone of this name."""
-    hours = r"(UTC|GMT|UT)?[+-](0?\d|1[0-7])(:?[0-5]\d(:?[0-5]\d)?)?"
+    hours = r"(UTC|GMT|UT)?[+-]((0?\d|1[0-7])(:?[0-5]\d(:?[0-5]\d)?)?|18(:?00)?)"
     return (
         name in _SHORT_ZONES.split()
         or re.fullmatch(hours, name, re.ASCII) is not None
