@@ -261,8 +261,8 @@ def _variable(name: str, value: Any, by: types.FunctionType | None, seen: dict[A
 
 
 # Without those of a closure, and of local variables, whose names may be those of modules.
-_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF",
-          "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS")  # fmt: skip
+_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_DEREF",
+          "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS")  # fmt: skip
 
 
 def _hands_on(code: types.CodeType, name: str) -> bool:
