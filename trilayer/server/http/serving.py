@@ -112,8 +112,9 @@ class _Protocol(H11Protocol):
             self._limit_to(limits.get(awaited))
         if closing:
             # If its client has left meanwhile, asyncio closes an encrypted connection only while
-            # it is read.
-            self.transport.resume_reading()
+            # it is read. One that is closed twice it forgets, and raises AttributeError.
+            with suppress(AttributeError):
+                self.transport.resume_reading()
 
     def _limit_to(self, seconds: float | None) -> None:
         if self._limit is not None:
@@ -140,10 +141,10 @@ class _Protocol(H11Protocol):
         """Reads a part of what has come, and the rest once others were answered."""
         self._unread = data[PART_BYTES:]
         self._read_part(data[:PART_BYTES])
-        if self._unread:
+        if self._unread and not self.transport.is_closing():
             self.transport.pause_reading()
             self.loop.call_soon(self._read_on)
-        elif not self.flow.read_paused:
+        elif not self.flow.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def _read_on(self) -> None:
