@@ -269,7 +269,7 @@ def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
         try:
             tree = sqlglot.parse_one(query, dialect="duckdb")
         except SqlglotError:
-            return set()
+            return computed
         found = tree.find_all(exp.Table) if isinstance(tree, exp.Query) else ()
         return computed | {table.name for table in found if table.name}  # functions have none
 

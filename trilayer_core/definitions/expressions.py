@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from trilayer_core.definitions.inference import Inference
 from trilayer_core.definitions.literals import shown
@@ -315,14 +315,13 @@ def parse_one_expression(sql: str, what: str) -> exp.Expr:
     ):
         raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
     expression = select.selects[0]
-    dropped = _dropped(sql, expression)
-    if dropped:
+    tokens = _NamedCalls().tokenize(sql)
+    if dropped := _dropped(tokens, expression):
         raise DefinitionError(
             f"{what} must have the syntax of Spark SQL; got {sql!r}; write it without {dropped}"
         )
     if expression.find(exp.HexString) and any(
-        token.token_type == TokenType.HEX_STRING and sql[token.start] == "0"
-        for token in _NamedCalls().tokenize(sql)
+        token.token_type == TokenType.HEX_STRING and sql[token.start] == "0" for token in tokens
     ):
         raise DefinitionError(
             f"{what} must have numbers in decimal notation; got {sql!r}; write 31 or X'1F' for 0x1F"
@@ -361,9 +360,9 @@ _SIGN = (
 )
 
 
-def _dropped(sql: str, expression: exp.Expr) -> str:
+def _dropped(tokens: Sequence[Token], expression: exp.Expr) -> str:
     """What Spark does not take though the tree does not show it; empty if there is none."""
-    kinds = [token.token_type.name for token in _NamedCalls().tokenize(sql)]
+    kinds = [token.token_type.name for token in tokens]
     text = "".join(f"{kind} " for kind in kinds)
     signs = len(re.findall(_SIGN, text))  # that of a number changes nothing
     if kinds.count("PLUS") - signs > len(list(expression.find_all(exp.Add))):
