@@ -50,7 +50,13 @@ _CODES: Mapping[str, tuple[str, Sequence[tuple[str, str]]]] = {
     "Out of Range": ("22003", ()),
     "Invalid Input": (
         "22023",
-        ((r"Division by zero", "22012"), (r"More than one row returned by a subquery", "21000")),
+        (
+            (r"Division by zero", "22012"),
+            (r"More than one row returned by a subquery", "21000"),
+            (r"take logarithm of", "2201E"),
+            (r"take square root of", "2201F"),
+            (r"value is out of range", "22003"),
+        ),
     ),
     "Mismatch Type": ("42804", ()),
     "Permission": ("42501", ()),
@@ -65,6 +71,12 @@ _ADVICE = (
     (r"(?i)\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b", "Leave out FOR UPDATE: nothing is locked"),
     (r"(?i)\bROWS\s+FROM\b", "Write unnest(a, b) or joins in place of ROWS FROM"),
     (r"(?i)\bOVERLAPS\b", "Write a < d AND c < b in place of (a, b) OVERLAPS (c, d)"),
+    (r"(?i)\bSYMMETRIC\b", "Write BETWEEN least(a, b) AND greatest(a, b)"),
+    (r"(?i)\bWITH\s+TIES\b", "Write LIMIT without WITH TIES, or a condition on rank() OVER (...)"),
+    (r"(?i)\bjsonb?_to_record(set)?\b", "Write json_array_elements(x) ->> 'a' for each column"),
+    (r"(?i)\)\s*WITHIN\s+GROUP\b", "Write count(*) FILTER (WHERE x < value) + 1 for a rank"),
+    (r"\s\?[|&]?\s", "Write (x ->> 'a') IS NOT NULL in place of ?"),
+    (r"\s#\s", "Write xor(a, b) in place of #"),
     (r"#>>?", "Write the path after #> as a literal, such as '{a,0}'"),
 )
 """What to write in place of what DuckDB's parser does not know."""
@@ -77,6 +89,9 @@ _OF_TYPES = (
     (r"Cannot concatenate types .*\[\]", "Write array_append(list, x) or array_prepend(x, list)"),
     (r"\bTIME\)'|\(TIME\b|type TIME\b(?! ZONE)",
      "Write an interval in place of a time: interval '10:00'"),
+    (r"invalid date field format|invalid timestamp field format|field value out of range: \"",
+     "Write a date as 2024-01-31, and a time as 2024-01-31 10:00:00"),
+    (r"to INTERVAL\b", "Write an interval as '1 day 02:00:00'"),
 )  # fmt: skip
 """What to write in place of operators that DuckDB lacks for a type."""
 

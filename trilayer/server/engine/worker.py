@@ -92,7 +92,7 @@ class Executor:
             except Refusal as refusal:
                 self._refused(refusal)
             except introspection.TemplateFault as error:
-                self._refused(Refusal("0A000", str(error), error.hint))
+                self._refused(Refusal(error.code, str(error), error.hint))
             except ParameterFault as error:
                 self._refused(Refusal(error.code, str(error)))
             except (TrilayerError, duckdb.Error, OSError, pa.ArrowException, MemoryError) as error:

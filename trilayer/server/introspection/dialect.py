@@ -138,7 +138,7 @@ class _Translation(Expressions):
             return node
         if "select_list" in node:
             self._name_columns(node)
-            node["select_list"] = [self._expanded(each) for each in node["select_list"]]
+            node["select_list"] = [self._expanded(each) for each in self._ordered(node)]
         for key, value in node.items():
             if isinstance(value, dict | list):
                 node[key] = self.change(value)
@@ -153,6 +153,8 @@ class _Translation(Expressions):
                 return self._cast(node)
             case "LAMBDA":
                 return self._arrow(node)
+            case "OPERATOR" if node["type"] == "ARRAY_EXTRACT":
+                return self._extracted(node)
             case "COLUMN_REF":
                 return self._column(node)
             case "BASE_TABLE":
@@ -171,6 +173,18 @@ class _Translation(Expressions):
         for expression in select["select_list"]:
             if not expression["alias"] and expression["class"] not in ("STAR", "COLUMN_REF"):
                 expression["alias"] = names.name_of(expression, self._text) or names.UNNAMED
+
+    def _ordered(self, select: Node) -> list[Node]:
+        """The columns of a SELECT; of `*`, those of JOIN ... USING come first in PostgreSQL."""
+        listed: list[Node] = select["select_list"]
+        names_ = _joined_by(select["from_table"])
+        if not names_ or len(listed) != 1 or not _is_all(listed[0]):
+            return listed
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names_)
+        sql = f"SELECT {quoted}, * EXCLUDE ({quoted}) FROM t"
+        document = call(self._parser, "json_serialize_sql(?::VARCHAR)", sql)
+        made: list[Node] = document["statements"][0]["node"]["select_list"]
+        return made
 
     def _expanded(self, node: Node) -> Node:
         """In PostgreSQL a series in a SELECT makes rows; in DuckDB it is a list."""
@@ -200,6 +214,12 @@ class _Translation(Expressions):
         if call["class"] != "FUNCTION":
             return node
         name, arguments = call["function_name"], arguments_of(call)
+        if name in _EACH and len(arguments) == 1:
+            sql = f"(SELECT key, {_EACH[name]} AS value FROM json_each(_pg.json_of($1)))"
+            subquery = self._made(sql, *arguments)["subquery"]
+            written = node["column_name_alias"]
+            columns = [*written, *("key", "value")[len(written) :]]
+            return self._subquery(subquery, node["alias"] or name, columns)
         if name == "unnest" and len(arguments) > 1:
             return self._unnested(node, arguments, ["unnest"] * len(arguments))
         written = _OF_JSON.match(names.written_at(node, self._text))
@@ -229,6 +249,26 @@ class _Translation(Expressions):
         return made | {"subquery": subquery, "alias": alias, "column_name_alias": list(columns)}
 
 
+def _is_all(node: Node) -> bool:
+    """Whether a column of a SELECT is `*` alone."""
+    changes = ("relation_name", "exclude_list", "replace_list", "rename_list", "columns", "expr")
+    return node["class"] == "STAR" and not any(node.get(change) for change in changes)
+
+
+def _joined_by(table: Node) -> list[str]:
+    """The columns by which tables are joined with USING, in the order that PostgreSQL has."""
+    if table.get("type") != "JOIN":
+        return []
+    inner = [*_joined_by(table["left"]), *_joined_by(table["right"])]
+    return list(dict.fromkeys([*table["using_columns"], *inner]))
+
+
 _ROWS = ("generate_series",)
+
+_EACH = {
+    **dict.fromkeys(("json_each", "jsonb_each"), "value"),
+    **dict.fromkeys(("json_each_text", "jsonb_each_text"), "value ->> '$'"),
+}
+"""Functions whose rows are the keys and values of a JSON document."""
 
 _OF_JSON = re.compile(r"jsonb?_(?:(?P<elements>array_elements)(?:_text)?|object_keys)")

@@ -16,6 +16,8 @@ CREATE MACRO _pg.timezone
 CREATE MACRO _pg.time_of
     (at_ TIMESTAMPTZ) AS at_::TIMESTAMP::TIME, (at_ INTERVAL) AS TIME '00:00' + at_,
     (at_) AS at_::TIME;
+-- A series of dates is one of timestamptz.
+CREATE MACRO _pg.bound(value_ DATE) AS value_::TIMESTAMPTZ, (value_) AS value_;
 CREATE MACRO _pg.date_bin(stride_, at_, origin_) AS
     time_bucket(stride_::INTERVAL, at_, origin_::TIMESTAMP);
 CREATE MACRO _pg.statement_timestamp() AS now();
@@ -76,6 +78,17 @@ CREATE MACRO _pg.rpad
     (text_, size_) AS rpad(text_, size_::INTEGER, ' '), (text_, size_, fill_) AS rpad(text_, size_::INTEGER, fill_);
 CREATE MACRO _pg.octet_length(text_) AS strlen(text_::VARCHAR)::INTEGER;
 
+-- Bytes
+CREATE MACRO _pg.decode(text_, format_) AS
+    CASE format_ WHEN 'hex' THEN unhex(text_) WHEN 'base64' THEN from_base64(text_)
+         ELSE error('the format of decode must be hex or base64')::BLOB END;
+CREATE MACRO _pg.encode(bytes_, format_) AS
+    CASE format_ WHEN 'hex' THEN lower(hex(bytes_)) WHEN 'base64' THEN to_base64(bytes_)
+         ELSE error('the format of encode must be hex or base64') END;
+CREATE MACRO _pg.sha256(bytes_) AS unhex(sha256(bytes_));
+CREATE MACRO _pg.convert_from(bytes_, encoding_) AS decode(bytes_);
+CREATE MACRO _pg.convert_to(text_, encoding_) AS encode(text_);
+
 -- PostgreSQL counts places before the first one, too.
 CREATE MACRO _pg.substring
     (text_, from_) AS substring(text_, CASE WHEN from_ < 1 THEN 1 ELSE from_ END),
@@ -98,6 +111,27 @@ CREATE MACRO _pg.of_integer
 CREATE MACRO _pg.rounded(value_) AS
     CASE WHEN typeof(value_) IN ('DOUBLE', 'FLOAT') THEN round_even(value_, 0)
          ELSE round(value_) END;
+-- What has no value is an error in PostgreSQL, and not NaN or infinite.
+CREATE MACRO _pg.positive(value_, of_) AS
+    CASE WHEN value_ > 0 OR value_ IS NULL THEN value_
+         ELSE error('cannot take ' || of_ || CASE WHEN value_ = 0 THEN ' of zero'
+                                                  ELSE ' of a negative number' END) END;
+CREATE MACRO _pg.finite(value_, of_) AS
+    CASE WHEN isfinite(value_) OR NOT isfinite(of_::DOUBLE) OR value_ IS NULL THEN value_
+         ELSE error('value is out of range') END;
+CREATE MACRO _pg.ln(value_) AS ln(_pg.positive(value_, 'logarithm'));
+CREATE MACRO _pg.log
+    (value_) AS log(_pg.positive(value_, 'logarithm')),
+    (base_, value_) AS log(_pg.positive(base_, 'logarithm'), _pg.positive(value_, 'logarithm'));
+CREATE MACRO _pg.log10(value_) AS log10(_pg.positive(value_, 'logarithm'));
+CREATE MACRO _pg.sqrt(value_) AS
+    CASE WHEN value_ = 0 THEN 0 ELSE sqrt(_pg.positive(value_, 'square root')) END;
+CREATE MACRO _pg.exp(value_) AS _pg.finite(exp(value_), value_);
+CREATE MACRO _pg.power(base_, exponent_) AS
+    _pg.finite(power(base_, exponent_), base_::DOUBLE * exponent_::DOUBLE);
+CREATE MACRO _pg.pow(base_, exponent_) AS _pg.power(base_, exponent_);
+CREATE MACRO _pg.acos(value_) AS _pg.finite(acos(value_), value_);
+CREATE MACRO _pg.asin(value_) AS _pg.finite(asin(value_), value_);
 CREATE MACRO _pg.div(dividend_, divisor_) AS trunc(dividend_ / divisor_);
 CREATE MACRO _pg.width_bucket(value_, low_, high_, number_) AS
     CASE WHEN value_ < low_ THEN 0 WHEN value_ >= high_ THEN number_ + 1
@@ -156,6 +190,24 @@ CREATE MACRO _pg.json_typeof(value_) AS
     CASE json_type(_pg.json_of(value_))
          WHEN 'VARCHAR' THEN 'string' WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array'
          WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' ELSE 'number' END;
+CREATE MACRO _pg.string_to_array
+    (text_, between_) AS
+        CASE WHEN text_ IS NULL THEN NULL WHEN text_ = '' THEN []::VARCHAR[]
+             WHEN between_ = '' THEN [text_]
+             ELSE string_split(text_, coalesce(between_, '')) END,
+    (text_, between_, null_) AS
+        list_transform(CASE WHEN text_ IS NULL THEN NULL WHEN text_ = '' THEN []::VARCHAR[]
+             WHEN between_ = '' THEN [text_]
+                            ELSE string_split(text_, coalesce(between_, '')) END,
+                       lambda each_: nullif(each_, null_));
+CREATE MACRO _pg.array_to_string
+    (list_, between_) AS array_to_string(list_, between_),
+    (list_, between_, null_) AS array_to_string(
+        list_transform(list_, lambda each_: coalesce(each_::VARCHAR, null_)), between_);
+CREATE MACRO _pg.array_remove(list_, value_) AS
+    list_filter(list_, lambda each_: each_ IS DISTINCT FROM value_);
+CREATE MACRO _pg.array_replace(list_, old_, new_) AS list_transform(
+    list_, lambda each_: CASE WHEN each_ IS DISTINCT FROM old_ THEN each_ ELSE new_ END);
 CREATE MACRO _pg.array_lower(list_, dimension_) AS
     CASE WHEN len(list_) > 0 AND dimension_ = 1 THEN 1 END;
 CREATE MACRO _pg.array_upper(list_, dimension_) AS

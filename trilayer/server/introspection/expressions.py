@@ -197,7 +197,9 @@ class Expressions:
     def _as_json(self, arguments: Sequence[Node]) -> None:
         """Makes JSON of the values in which PostgreSQL writes times otherwise than DuckDB."""
         for argument in arguments:
-            if argument["expression"]["class"] != "CONSTANT":
+            if made := self._row_as_json(argument, [argument["expression"]]):
+                argument["expression"] = made
+            elif argument["expression"]["class"] != "CONSTANT":
                 argument["expression"] = self._made("_pg.json($1)", argument["expression"])
 
     def _built_json(self, node: Node, arguments: Sequence[Node]) -> Node:
@@ -264,14 +266,42 @@ class Expressions:
 
     def _format(self, node: Node, arguments: Sequence[Node]) -> Node | None:
         """DuckDB's format has braces; its printf is near PostgreSQL's."""
-        template = _constant(arguments[0]) if arguments else None
-        if template is None or not re.search(r"%[sIL]", template):
+        if (template := _constant(arguments[0])) is None:
+            raise TemplateFault("the template of format must be a literal", "Write it in quotes")
+        made: list[str] = []
+
+        def placed(match: re.Match[str]) -> str:
+            if match["kind"] == "%":
+                return match[0]
+            made.append(_FORMATS[match["kind"]].format(match["place"] or len(made) + 1))
+            return f"%{match['size']}s"
+
+        written = _quoted(_FORMAT.sub(placed, template))
+        return self._made(f"printf({', '.join([written, *made])})", *arguments[1:])
+
+    def _row_as_json(self, node: Node, arguments: Sequence[Node]) -> Node | None:
+        """The fields of a row that has no names are `f1`, `f2` and so on."""
+        if len(arguments) != 1 or arguments[0].get("function_name") != "row":
             return None
-        # PostgreSQL writes nothing for NULL, where printf returns NULL.
-        places = range(1, len(arguments))
-        texts = [f"coalesce(_pg.text(${place}), '')" for place in places]
-        written = _quoted(re.sub(r"%[IL]", "%s", template))
-        return self._made(f"printf({', '.join([written, *texts])})", *arguments[1:])
+        fields = arguments_of(arguments[0])
+        named = ", ".join(f"f{place} := _pg.json(${place})" for place in range(1, len(fields) + 1))
+        return self._made(f"to_json(struct_pack({named}))", *fields)
+
+    def _series(self, node: Node, arguments: Sequence[Node]) -> None:
+        """A series of dates is one of times with a zone."""
+        if len(arguments) == 3 and arguments[2].get("class") == "CAST":
+            for argument in node["arguments"][:2]:
+                if not _has_aggregate(argument):
+                    argument["expression"] = self._made("_pg.bound($1)", argument["expression"])
+
+    def _extracted(self, node: Node) -> Node:
+        """An element of a list; DuckDB counts negative places from its end."""
+        place = node["children"][1]
+        is_number = place.get("class") == "CONSTANT" and place["literal"]["kind"] == "INTEGER"
+        if is_number and int(place["literal"]["text"]) < 1:
+            made = self._made("CASE WHEN false THEN $1[1] END", node["children"][0])
+            return made | {"alias": node["alias"]}
+        return node
 
     def _arrow(self, node: Node) -> Node:
         """`->` of what is json to the client, though it is a list or struct to DuckDB."""
@@ -295,13 +325,27 @@ class Expressions:
         """What stands for a cast; None for the cast itself, whose literal may have changed."""
         kind, child = node["type_expr"], node["child"]
         name, modifiers = kind["type_name"].lower(), kind["children"]
+        text = _constant(child)
+        if text is not None and (no := _NO_NUMBERS.get(name)) and no.fullmatch(text):
+            raise TemplateFault(
+                f'invalid input syntax for type {name}: "{text}"',
+                "Write the number without quotes, or as PostgreSQL reads it",
+                "22P02",
+            )
         if name == "jsonb":
             return self._made("CAST($1 AS JSON)", child)
         if name == "float" and not modifiers:
             return self._made("CAST($1 AS DOUBLE)", child)
         if name in ("decimal", "numeric") and not modifiers:
             return self._made("CAST($1 AS DECIMAL(38, 15))", child)
-        text = _constant(child)
+        if re.match(r"char(?:acter)?\b(?! varying)", names.written_at(kind, self._text)):
+            raise TemplateFault("char(n) pads texts with spaces", "Write varchar(n) or text")
+        if name in ("boolean", "bool") and text is not None and (value := _boolean(text)):
+            return self._made(value)
+        if name in ("bytea", "blob") and text is not None and text.startswith("\\x"):
+            return self._made(f"unhex({_quoted(text[2:])})")
+        if name in _TEXTS and child.get("function_name") == "row":
+            raise TemplateFault("a row can't be cast to text", "Write concat_ws(',', a, b)")
         if name in _TEXTS and (text is None or modifiers):
             sql = "left(_pg.text($1), $2)" if modifiers else "_pg.text($1)"
             return self._made(sql, child, *modifiers)
@@ -365,6 +409,15 @@ def _array(text: str) -> str:
         for quoted, bare in found
     ]
     return f"[{', '.join(values)}]"
+
+
+def _boolean(text: str) -> str:
+    """The boolean that a text is, a word or its beginning; empty if it is none."""
+    word = text.strip().lower()
+    for value, words in (("true", _TRUE), ("false", _FALSE)):
+        if word not in ("", "o") and any(each.startswith(word) for each in words):
+            return value
+    return ""
 
 
 def _is_text(node: Node) -> bool:
@@ -431,6 +484,28 @@ _FRACTIONS = frozenset({"round", "rounded", "trunc", "sign", "ceil", "ceiling", 
 """Functions whose result is `float8` or `numeric` in PostgreSQL, of integers, too."""
 
 _TEXTS = ("text", "varchar", "string", "bpchar")
+_INTEGERS = ("smallint", "integer", "bigint", "int2", "int4", "int8", "int")
+_NO_NUMBERS = {
+    **dict.fromkeys(
+        _INTEGERS,
+        re.compile(r"\s*[-+]?(?:(?=.*[.eE_])[\d_]*\.?[\d_]*(?:[eE][-+]?\d+)?|0[xXbB]\w+)\s*"),
+    ),
+    **dict.fromkeys(
+        ("decimal", "numeric", "float", "float4", "float8", "double", "double precision", "real"),
+        re.compile(r"\s*[-+]?\d.*_.*"),
+    ),
+}
+"""Texts of which DuckDB makes a number of a type, though PostgreSQL does not."""
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+_FORMAT = re.compile(r"%(?:(?P<place>\d+)\$)?(?P<size>-?\d*)(?P<kind>[sIL%])")
+_FORMATS = {
+    "s": "coalesce(_pg.text(${0}), '')",
+    "I": "_pg.quote_ident(_pg.text(${0}))",
+    "L": "coalesce(_pg.quote_literal(_pg.text(${0})), 'NULL')",
+}
+"""The places of a template of `format`, and what stands there."""
 
 _LIKE = {
     "~~": "like_escape($1, $2, '\\')", "!~~": "NOT like_escape($1, $2, '\\')",
@@ -531,4 +606,6 @@ _RULES: Mapping[str, Callable[[Expressions, Node, Sequence[Node]], Node | None]]
     "to_date": Expressions._to_date,
     "to_timestamp": Expressions._to_date,
     "format": Expressions._format,
+    "generate_series": Expressions._series,
+    **dict.fromkeys(("to_json", "to_jsonb", "row_to_json"), Expressions._row_as_json),
 }

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Sequence
 
 
 class TemplateFault(Exception):
-    """A template can't be followed.
+    """A template can't be followed, or another part of a statement.
 
     Attributes:
         hint: What to write instead.
+        code: The SQLSTATE.
     """
 
-    def __init__(self, message: str, hint: str) -> None:
+    def __init__(self, message: str, hint: str, code: str = "0A000") -> None:
         super().__init__(message)
-        self.hint = hint
+        self.hint, self.code = hint, code
 
 
 def to_char(template: str) -> str:
