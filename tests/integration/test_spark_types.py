@@ -21,7 +21,15 @@ from trilayer_core.definitions.expressions import (
     spelled_as_declared,
 )
 from trilayer_core.definitions.inference import Inference
-from trilayer_core.definitions.spark_types import ANY, INTERVALS, MOST, OTHERS, UNKNOWN, table
+from trilayer_core.definitions.spark_types import (
+    ANY,
+    ARGUMENTS,
+    INTERVALS,
+    MOST,
+    UNKNOWN,
+    functions,
+    table,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -171,6 +179,15 @@ to_utc_timestamp(c_timestamp, '+01:00')
 from_utc_timestamp(c_timestamp, 'UTC+1')
 from_utc_timestamp(c_timestamp, 'PST')
 size(zip_with(nums, nums, (x, y) -> x + y))
+size(transform(nums, (x, n) -> x + n))
+size(array_sort(nums, (x, y) -> x - y))
+(c_int not in (1)) is true
+((c_string like 'a')) = c_boolean
+cast(c_timestamp as timestamp(6))
+c_string like any (c_string)
+substring(c_string, 1 for 2)
+c_string collate unicode_ci_ai = 'a'
+convert_timezone('Europe/Berlin', c_timestamp_ntz)
 '2026' 'a' || r'a\b'
 TIMESTAMP'2026-01-31 10:00:00 UTC'
 DATE'2026-01-31'
@@ -204,7 +221,7 @@ def test_the_table_has_what_spark_answers(asking):
     chosen, every = random.Random(SEED), shapes()
     known: list[tuple[str, tuple[str, ...], str]] = []
     for name, lines in table().items():
-        for line in lines if name != OTHERS else ():
+        for line in lines if name != ARGUMENTS else ():
             lists = lists_of(line)
             some = chosen.sample(lists, min(len(lists), 3))
             known += [(name, kinds, line.partition(" -> ")[2]) for kinds in some]
@@ -226,11 +243,16 @@ def test_the_table_lacks_what_spark_refuses(asking):
         assert results(asking, template, some) == {}, name
 
 
+def test_functions_have_the_numbers_of_arguments_of_spark(asking):
+    for name in random.Random(SEED).sample(sorted(functions()), 15):
+        assert functions()[name] == asking.numbers(name), name
+
+
 def test_declarations_have_the_types_of_spark(asking):
     written = [*WRITTEN]
     chosen, every = random.Random(SEED), shapes()
     for name, lines in table().items():
-        for line in lines if name != OTHERS else ():
+        for line in lines if name != ARGUMENTS else ():
             kinds = chosen.choice(lists_of(line))
             if not {*kinds} & {*INTERVALS}:
                 written.append(sql_of(every[name][0], kinds))

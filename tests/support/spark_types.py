@@ -22,10 +22,10 @@ from trilayer_core.definitions.expressions import UNREPEATABLE
 from trilayer_core.definitions.inference import ANY_NUMBER, CALLS
 from trilayer_core.definitions.spark_types import (
     ANY,
+    ARGUMENTS,
     CHOSEN,
     INTERVALS,
     MOST,
-    OTHERS,
     is_total_cast,
 )
 from trilayer_core.runtime.session import _SQL
@@ -80,6 +80,9 @@ NOT_CALLED = (
     *("window", "session_window", "window_time", "schema_of_variant_agg", "vector_avg"),
 )
 """Further names that Spark lists: of operators, windows and aggregates."""
+
+ONLY_UNITED = ("timestampadd", "timestampdiff")
+"""Calls that always have a unit before two operands."""
 
 LITERALS = {"int literal": "2", "date text": "'2026-01-01'"}
 """A number that some functions need to be constant, and a text that stands for a date."""
@@ -163,6 +166,11 @@ class Spark:
             wrong = re.compile("WRONG_NUM_ARGS|REQUIRED_PARAMETER_NOT_FOUND")
             found = [n for n in range(MOST + 1) if not wrong.search(self._error(name, n))]
         return [n for n in found if n <= MOST and (n or name in CONSTANTS)]
+
+    def numbers(self, name: str) -> list[int]:
+        """The numbers of arguments, up to 9, that a function takes."""
+        wrong = re.compile("WRONG_NUM_ARGS|REQUIRED_PARAMETER_NOT_FOUND")
+        return [n for n in range(10) if not wrong.search(self._error(name, n))]
 
     def _error(self, name: str, arity: int) -> str:
         sql = f"SELECT {name}({', '.join(['c_string'] * arity)}) AS r FROM typed_columns"
@@ -322,8 +330,11 @@ def main() -> None:
     session.sparkContext.setLogLevel("OFF")
     asking = Spark(session)
     found = table(asking)
-    others = set(asking.others()) - {*found, *CALLS, *UNREPEATABLE, *NOT_CALLED}
-    found[OTHERS] = sorted(name for name in others if name.isidentifier())
+    alike: dict[str, list[str]] = {}
+    names = {*asking.others(), *found, *CALLS} - {*UNREPEATABLE, *NOT_CALLED, CHOSEN, *ONLY_UNITED}
+    for name in sorted(name for name in names if name.isidentifier() and name.islower()):
+        alike.setdefault(" ".join(map(str, asking.numbers(name))), []).append(name)
+    found[ARGUMENTS] = [f"{n}: {' '.join(of)}" for n, of in sorted(alike.items())]
     FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     session.stop()
 

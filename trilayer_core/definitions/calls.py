@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from trilayer_core.definitions.literals import is_text, is_zone, shown
+from trilayer_core.definitions.literals import is_collation, is_text, is_zone, shown
 from trilayer_core.definitions.spark_types import (
     BOOLEAN,
     CHOSEN,
@@ -216,19 +215,17 @@ def _formatted(inference: Inference, node: exp.Anonymous, given: list[exp.Expr])
     return result if constant and types[0].kind in expected else None
 
 
-def _in_zone(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
-    """`from_utc_timestamp(time, zone)` and its inverse."""
-    if len(given) == 2 and is_text(given[1]) and not is_zone(given[1].this):
-        inference.refuse(
-            "name time zones that exist",
-            f"where {shown(given[1])} is none",
-            "`'Europe/Berlin'`, `'UTC'` or `'+01:00'`",
-        )
-    return None
-
-
 def _named_struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     types = [inference.type(argument) for argument in given]
+    if any(
+        type_ not in (STRING, UNKNOWN) or argument.find(exp.Column)
+        for type_, argument in zip(types[::2], given[::2], strict=True)
+    ):
+        inference.refuse(
+            "give the fields of structs constant names",
+            f"where {shown(node)} does not",
+            "`named_struct('name', value)`",
+        )
     names = [argument.name if is_text(argument) else "" for argument in given[::2]]
     if not all(names) or UNKNOWN in types[1::2]:
         return UNKNOWN
@@ -310,19 +307,27 @@ _OF_COLLECTIONS = {
 }
 """Functions of arrays and maps, with the types of their results."""
 
-NUMBERS_OF_ARGUMENTS: dict[str, range] = {
-    **dict.fromkeys(("isnull", "isnotnull", "typeof", "size", "cardinality"), range(1, 2)),
-    **dict.fromkeys(("ifnull", "nvl", "nullif", "equal_null", "element_at"), range(2, 3)),
-    **dict.fromkeys(("exists", "forall", "filter", "transform"), range(2, 3)),
-    **dict.fromkeys(("if", "nvl2", "zip_with"), range(3, 4)),
-    **dict.fromkeys(("aggregate", "reduce"), range(3, 5)),
-    **dict.fromkeys(("split", "sequence"), range(2, 4)),
-    **dict.fromkeys(("coalesce", "hash", "xxhash64", "concat_ws"), range(1, sys.maxsize)),
-    **dict.fromkeys(("greatest", "least"), range(2, sys.maxsize)),
-    **dict.fromkeys(("map", "named_struct"), range(0, sys.maxsize, 2)),
-    "to_json": range(1, 3),
+_ZONE = (is_zone, "name time zones that exist", "`'Europe/Berlin'`, `'UTC'` or `'+01:00'`")
+_ESCAPE = (lambda text: len(text) == 1, "have an escape of one character", "`'!'`")
+_COLLATION = (is_collation, "name collations that exist", "`UTF8_LCASE` or `UNICODE_CI`")
+
+CONSTANTS: dict[str, tuple[slice, tuple[Callable[[str], bool], str, str]]] = {
+    **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), (slice(1, 2), _ZONE)),
+    "convert_timezone": (slice(-1), _ZONE),
+    **dict.fromkeys(("try_make_timestamp", "try_make_timestamp_ltz"), (slice(6, 7), _ZONE)),
+    **dict.fromkeys(("like", "ilike"), (slice(2, 3), _ESCAPE)),
+    "collate": (slice(1, 2), _COLLATION),
 }
-"""How many arguments a function has that is not in the table."""
+"""Literal texts of which Spark takes some only: where, which, and what to write."""
+
+LAMBDAS = {
+    **dict.fromkeys([("exists", 1), ("forall", 1), ("aggregate", 3), ("reduce", 3)], (1,)),
+    **dict.fromkeys([("filter", 1), ("transform", 1)], (1, 2)),
+    **dict.fromkeys([("aggregate", 2), ("reduce", 2), ("array_sort", 1), ("zip_with", 2)], (2,)),
+    **dict.fromkeys([("map_filter", 1), ("transform_keys", 1), ("transform_values", 1)], (2,)),
+    ("map_zip_with", 2): (3,),
+}
+"""How many parameters a lambda may have, by the function and the place among its arguments."""
 
 CALLS: dict[str, Callable[..., SparkType | None]] = {
     **dict.fromkeys(("coalesce", "ifnull", "nvl", "greatest", "least"), _chosen),
@@ -344,7 +349,6 @@ CALLS: dict[str, Callable[..., SparkType | None]] = {
     **dict.fromkeys(("like", "ilike"), _with_escape),
     **dict.fromkeys(("to_char", "to_varchar", "to_binary", "try_to_binary", "mask"), _formatted),
     "named_struct": _named_struct,
-    **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), _in_zone),
     **dict.fromkeys(
         ("exists", "forall", "filter", "transform", "aggregate", "reduce"),
         _with_lambda,

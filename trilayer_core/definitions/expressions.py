@@ -235,7 +235,9 @@ def _worded(name: str, *words: str) -> Callable[[Any], exp.Expr]:
             parser._retreat(parser._index - 1)  # a column with the name of a side
         nothing = side and parser._match(TokenType.FROM, advance=False)
         operands = [] if nothing else [parser._parse_bitwise()]
-        while parser._match_texts((",", *words)):
+        for word in words:
+            if not parser._match_texts((",", word)):
+                break
             operands.append(parser._parse_bitwise())
         return exp.Anonymous(this=name, expressions=[o for o in operands if o is not None])
 
@@ -243,9 +245,10 @@ def _worded(name: str, *words: str) -> Callable[[Any], exp.Expr]:
 
 
 def _part_of_time(parser: Any) -> exp.Expr:
+    quoted = parser._match(TokenType.STRING, advance=False)
     part = parser._parse_var_or_string(upper=True)
-    if not parser._match(TokenType.FROM):
-        parser.raise_error("Expected FROM after the part of a time")
+    if quoted or not parser._match(TokenType.FROM):
+        parser.raise_error("Expected FROM after the part of a time, without quotes")
     return exp.Extract(this=part, expression=parser._parse_bitwise())
 
 
@@ -278,12 +281,18 @@ class _NamedCalls(Spark):
             "TRIM": _worded("trim", "FROM"),
             **{name: _worded(name.lower(), "FROM", "FOR") for name in ("SUBSTRING", "SUBSTR")},
             "OVERLAY": _worded("overlay", "PLACING", "FROM", "FOR"),
-            "POSITION": _worded("position", "IN"),
+            "POSITION": _worded("position", "IN", ","),
         }
         NO_PAREN_FUNCTIONS: ClassVar[dict] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
             "CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]
         }
+
+        def _parse_paren(self) -> exp.Expr | None:
+            node = super()._parse_paren()
+            if isinstance(node, exp.Paren):
+                node.meta["written"] = True  # by the author; sqlglot adds others
+            return node
 
 
 def check_is_text(sql: str, what: str) -> None:
@@ -339,6 +348,8 @@ _BEFORE = "SELECT\n"
 _DROPPED = {
     r"\bL_BRACE\b": "braces; for an f-string, write f before the quotes",
     r"^ALL\b": "ALL",
+    r"\bL_PAREN (VAR|IDENTIFIER) R_PAREN ARROW\b": "brackets around a single parameter",
+    r"\bIN L_BRACKET\b": "square brackets after IN",
     r"\bCOMMA (R_PAREN|R_BRACKET|GT|$)": "a comma at the end",
     r"\bIS (NOT )?(NULL|TRUE|FALSE) (IS|NOT|IN|BETWEEN)\b": "a condition of a condition",
     r"\b(VAR|IDENTIFIER|STRING|NUMBER|R_PAREN|R_BRACKET) (ISNULL|NOTNULL)\b": (
@@ -398,6 +409,7 @@ def parse_expression(
     expression = parse_over(sql, schema, what)
     _refuse_unrepeatable(expression, schema, sql, what)
     for kind in expression.find_all(exp.DataType):
+        _check_parts(kind, sql, what)
         normal_type(kind, f"type in {what}")
     inference = Inference(sql, what, schema)
     try:
@@ -422,6 +434,25 @@ def parse_expression(
     sql_of_value = found if plain and parsed else _holdable(found, type_)
     columns = frozenset(inference.columns)
     return Expression(sql_of_value, type_, columns, sql.strip(), inference.total)
+
+
+_PARTS_OF_TYPES: dict[str, Sequence[int]] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "TEXT"), (0,)),
+    **dict.fromkeys(("BINARY", "BOOLEAN", "DATE", "INTERVAL", "", "VARIANT"), (0,)),
+    **dict.fromkeys(("TIME", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ"), (0, 1)),
+    **{"DECIMAL": (0, 1, 2), "ARRAY": (1,), "MAP": (2,), "STRUCT": range(1000)},
+}
+"""How many types or numbers the types of Spark contain, by sqlglot's names of the types."""
+
+
+def _check_parts(kind: exp.DataType, sql: str, what: str) -> None:
+    name, parts = kind.this.name, kind.expressions
+    fraction = name.startswith("TIMESTAMP") and any(part.name != "6" for part in parts)
+    if fraction or len(parts) not in _PARTS_OF_TYPES.get(name, ()):
+        raise DefinitionError(
+            f"{what} must have types that Spark has; got {sql!r}, where {kind.sql('spark')} is"
+            f" none; write one of {', '.join(TYPES)}"
+        )
 
 
 def parse_over(sql: str, columns: Iterable[str], what: str) -> exp.Expr:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from sqlglot import exp
 
-from trilayer_core.definitions.calls import CALLS, NUMBERS_OF_ARGUMENTS, UNITED, part_of_time
+from trilayer_core.definitions.calls import CALLS, CONSTANTS, LAMBDAS, UNITED, part_of_time
 from trilayer_core.definitions.literals import (
     fitted_digits,
     integer,
@@ -27,18 +26,19 @@ from trilayer_core.definitions.spark_types import (
     INTERVALS,
     MOST_DIGITS,
     NULL,
-    OTHERS,
     STRING,
     TIME_KINDS,
     UNKNOWN,
     SparkType,
     decimal_result,
     digits_of,
+    functions,
     literal_type,
     named_type,
     parsed_type,
     result_kind,
     table,
+    takes,
 )
 from trilayer_core.definitions.totality import is_total, is_total_conversion
 from trilayer_core.errors import DefinitionError, close_name, did_you_mean
@@ -63,6 +63,7 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.BitwiseNot: "~ _",
 }
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_MATCHES = (exp.Like, exp.ILike, exp.RegexpLike)
 _CASTS = {
     **{kind: kind for kind in ANY if kind != "timestamp_ntz"},
     "decimal": "decimal(10,0)",
@@ -105,6 +106,7 @@ class Inference:
         if derive is None or not given <= _PARTS | default:
             self._refuse_syntax(node)
         sides = [node.this] if isinstance(node, exp.In) else [*node.iter_expressions()]
+        sides = [s if not isinstance(s, exp.Paren) or s.meta else s.this for s in sides]
         if isinstance(node, _WITHOUT_CONDITIONS) and any(isinstance(s, _CONDITIONS) for s in sides):
             self.refuse(
                 "have brackets around conditions that are compared",
@@ -160,15 +162,14 @@ class Inference:
         return self._unknown(node)
 
     def _lambda(self, node: exp.Lambda) -> SparkType:
-        of = node.parent
-        if not isinstance(of, exp.Anonymous) or str(of.this).lower() in table():
-            self._refuse_syntax(node)
         return self.applied(node, [UNKNOWN] * len(node.expressions))
 
     def _collate(self, node: exp.Collate) -> SparkType:
-        if not re.fullmatch(r"(?i)(UTF8_|UNICODE)\w*", node.expression.name):
+        if is_text(node.expression):
             self._refuse_syntax(node)
-        self.type(node.this)
+        self._check_constants("collate", [node.this, exp.Literal.string(node.expression.name)])
+        if self.type(node.this) not in (STRING, NULL, UNKNOWN):
+            self.refuse_types(node, [self.type_of(node.this)])
         return UNKNOWN
 
     def _literal(self, node: exp.Literal, sign: int = 1) -> SparkType:
@@ -176,7 +177,10 @@ class Inference:
             return STRING
         if not re.fullmatch(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", node.this, re.ASCII | re.IGNORECASE):
             self._refuse_syntax(node)
-        return literal_type(node.this, sign)
+        type_ = literal_type(node.this, sign)
+        if type_ == UNKNOWN:  # too many digits
+            self._refuse_syntax(node)
+        return type_
 
     def _interval(self, node: exp.Interval) -> SparkType:
         self.total = False
@@ -215,7 +219,9 @@ class Inference:
     def _dot(self, node: exp.Dot) -> SparkType:
         type_ = self.type(node.this)
         name = node.expression
-        return self._field(type_, name) if isinstance(name, exp.Identifier) else UNKNOWN
+        if not isinstance(name, exp.Identifier):
+            self._refuse_syntax(node)
+        return self._field(type_, name)
 
     def _field(self, type_: SparkType, name: exp.Expr) -> SparkType:
         """A field of a struct, or of the structs in an array."""
@@ -349,7 +355,10 @@ class Inference:
         pattern = node.expression
         if not isinstance(pattern, exp.Any | exp.All):
             return self._operator(node)
-        patterns = pattern.this.expressions if isinstance(pattern.this, exp.Tuple) else []
+        of = pattern.this
+        patterns = of.expressions if isinstance(of, exp.Tuple) else [of.this]
+        if not patterns:
+            self._refuse_syntax(node)
         for argument in [node.this, *patterns]:
             self.type(argument)
         for argument in patterns:
@@ -358,6 +367,10 @@ class Inference:
 
     def _escape(self, node: exp.Escape) -> SparkType:
         self.total = False
+        of = node.this
+        if not isinstance(of, exp.Like | exp.ILike) or isinstance(of.expression, exp.Any | exp.All):
+            self._refuse_syntax(node)
+        self._check_constants("like", [of.this, of.expression, node.expression])
         return self.type(node.this)
 
     def _negated(self, node: exp.Neg) -> SparkType:
@@ -391,7 +404,8 @@ class Inference:
             if at[0].kind not in (*expected, "unknown"):
                 self.refuse_types(node, [of, *at])
             return of.element
-        if of != UNKNOWN and of.kind != "struct":
+        field = of.kind == "struct" and is_text(node.expressions[0])
+        if of != UNKNOWN and not (field and node.expressions[0].name in dict(of.fields)):
             self.refuse_types(node, [of, *at])
         return UNKNOWN
 
@@ -452,29 +466,39 @@ class Inference:
         if name in _CASTS and len(operands) == 1:
             type_ = named_type(_CASTS[name])
             return self._converted(node, self.type(operands[0]), type_, total=False)
-        if len(operands) not in NUMBERS_OF_ARGUMENTS.get(name, range(sys.maxsize)):
-            self.refuse(
-                "call functions with as many arguments as they have in Spark",
-                f"where {shown(node)} has {len(operands)}",
-                "it with another number of them",
-            )
+        of_unit = name in UNITED and len(operands) == 3
+        if not of_unit:
+            self._check_call(name, node)
         special = CALLS.get(name)
         result = special(self, node, operands) if special else None
         if result is None:
-            result = self._plain_call(name, node)
-        of_unit = name in UNITED and len(operands) == 3
+            in_table = name in table()
+            result = self.result(node, name, operands) if in_table else self._unknown(node)
         self._decide(name, operands[1:] if of_unit else operands, result)
         return result
 
-    def _plain_call(self, name: str, node: exp.Anonymous) -> SparkType:
-        if name not in table() and name not in table()[OTHERS] and name not in CALLS:
-            near = close_name(name, [*table(), *table()[OTHERS], *CALLS])
+    def _check_call(self, name: str, node: exp.Anonymous) -> None:
+        """Checks that Spark has a function of as many arguments, and takes the literal texts."""
+        if name not in functions():
+            near = close_name(name, functions())
             self.refuse(
                 "call functions of Spark that depend on their arguments alone",
                 f"which calls {name}()" + (f"; did you mean {near!r}?" if near else ""),
                 "it with other functions",
             )
-        return self.result(node, name, node.expressions) if name in table() else self._unknown(node)
+        if not takes(name, len(node.expressions)):
+            self.refuse(
+                "call functions with as many arguments as they have in Spark",
+                f"where {shown(node)} has {len(node.expressions)}",
+                "it with another number of them",
+            )
+        self._check_constants(name, node.expressions)
+
+    def _check_constants(self, name: str, operands: Sequence[exp.Expr]) -> None:
+        places, (is_one, must, write) = CONSTANTS.get(name, (slice(0), (bool, "", "")))
+        for operand in operands[places]:
+            if is_text(operand) and not is_one(operand.name):
+                self.refuse(must, f"where {shown(operand)} is none", write)
 
     def result(self, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> SparkType:
         """The type that the table has for a function or operator."""
@@ -525,6 +549,9 @@ class Inference:
         if not isinstance(node, exp.Lambda):
             return self.type(node)
         names = [parameter.name for parameter in node.expressions]
+        of = node.parent.name.lower() if isinstance(node.parent, exp.Anonymous) else ""
+        if len(names) not in LAMBDAS.get((of, node.index or 0), ()) or len({*names}) < len(names):
+            self._refuse_syntax(node)
         outside = self._scope, self._names
         self._scope = self._scope | dict(zip(names, types, strict=False))
         self._names = self._names - {*names}
@@ -553,7 +580,7 @@ _NODES: dict[type[exp.Expr], Callable[..., SparkType]] = {
     exp.In: Inference._compared,
     exp.Is: Inference._is,
     **dict.fromkeys(_OPERATORS, Inference._operator),
-    **dict.fromkeys((exp.Like, exp.ILike, exp.RegexpLike), Inference._matched),
+    **dict.fromkeys(_MATCHES, Inference._matched),
     exp.Escape: Inference._escape,
     exp.Neg: Inference._negated,
     exp.Bracket: Inference._bracket,
@@ -576,6 +603,6 @@ _PARTS = frozenset(
 )
 """The arguments of nodes that have a meaning in Spark."""
 
-_CONDITIONS = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike, exp.Not)
+_CONDITIONS = (exp.Between, exp.In, exp.Is, exp.NullSafeNEQ, exp.Not, *_MATCHES)
 _WITHOUT_CONDITIONS: tuple[type, ...] = (*_COMPARISONS, *_OPERATORS, exp.Between, exp.In, exp.Is)
 """Nodes among whose operands Spark, other than sqlglot, reads no condition without brackets."""

@@ -50,9 +50,15 @@ def is_zone(name: str) -> bool:
     hours = r"(UTC|GMT|UT)?[+-]((0?\d|1[0-7])(:?[0-5]\d(:?[0-5]\d)?)?|18(:?00)?)"
     return (
         name in _SHORT_ZONES.split()
-        or re.fullmatch(hours, name, re.ASCII) is not None
+        or re.fullmatch(rf"{hours}|SystemV/\w+", name, re.ASCII) is not None
         or name in available_timezones()
     )
+
+
+def is_collation(name: str) -> bool:
+    """Whether Spark has a collation of this name, of those without a language."""
+    of_utf8, once = r"UTF8_(BINARY|LCASE)(_RTRIM)?", r"_(C[IS](?!.*_C)|A[IS](?!.*_A)|RTRIM(?!.*_R))"
+    return re.fullmatch(rf"(?i){of_utf8}|UNICODE({once})*", name) is not None
 
 
 def is_no_time(text: str) -> bool:

@@ -30,8 +30,8 @@ MOST_DIGITS, LEAST_SCALE = 38, 6
 CHOSEN = "chosen"
 """The name in the table of the common type of two values of which one is chosen."""
 
-OTHERS = "others"
-"""The name in the table of the list of functions whose results need a cast."""
+ARGUMENTS = "arguments"
+"""The name in the table of the functions by the numbers of their arguments."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,19 @@ def table() -> dict[str, list[str]]:
     """The lines of spark_types.json by function or operator."""
     text = files("trilayer_core.definitions").joinpath("spark_types.json").read_text("utf-8")
     return dict(json.loads(text))
+
+
+@cache
+def functions() -> dict[str, list[int]]:
+    """Spark's functions of one event, with the numbers of arguments up to 9 that they take."""
+    lines = (line.partition(": ") for line in table()[ARGUMENTS])
+    return {name: [*map(int, n.split())] for n, _, names in lines for name in names.split()}
+
+
+def takes(function: str, arguments: int) -> bool:
+    """Whether a function takes a number of arguments."""
+    alike = min(arguments, 8 + arguments % 2)  # functions of more take any number, or any even one
+    return alike in functions()[function]
 
 
 @cache
