@@ -253,7 +253,8 @@ def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
     """
     computed: set[str] = set()
     with suppress(SqlglotError):
-        kinds = [(t.token_type.name, t.text) for t in sqlglot.tokenize(query, dialect="duckdb")]
+        tokens = sqlglot.tokenize(query, "duckdb") if "query" in query.lower() else []
+        kinds = [(token.token_type.name, token.text) for token in tokens]
         for place, ((_, name), after) in enumerate(pairwise(kinds)):
             if name.lower() == "query_table" and after[0] == "L_PAREN":
                 inside = [*takewhile(lambda kind: kind[0] in _OF_NAMES, kinds[place + 2 :])]

@@ -15,10 +15,10 @@ from tests.support.spark_types import (
 )
 from trilayer_core.definitions.expressions import (
     INTEGERS,
+    edited,
     is_orderable,
     parse_expression,
     parse_one_expression,
-    spelled_as_declared,
 )
 from trilayer_core.definitions.inference import Inference
 from trilayer_core.definitions.spark_types import (
@@ -265,7 +265,7 @@ def check(asking: Spark, written: list[str]) -> None:
     for sql in written:
         inference = Inference(sql, "it", SCHEMA)
         types.append(inference.type(parse_one_expression(sql, "it")))
-        texts.append(spelled_as_declared(sql, inference.spelled))
+        texts.append(edited(sql, inference.edits))
         if is_orderable(str(types[-1])):
             declared[sql] = parse_expression(sql, SCHEMA, "it", parsed=False)
     for sql, type_, answer in zip(written, types, answered(asking, texts), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -172,8 +173,8 @@ def _struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) ->
         if named and not aliased:
             # Spark sees the field in the spelling of its own struct.
             last = argument.parts[-1] if isinstance(argument, exp.Column) else argument.expression
-            declared = {start: own for start, _, own in inference.spelled}
-            name = declared.get(last.meta.get("start", -1), name)
+            declared = {start: own for (start, _), own in inference.edits.items()}
+            name = declared.get(last.meta.get("start", -1), name).strip("`")
         fields.append((name, type_))
     known = all(name and type_ not in (UNKNOWN, NULL) for name, type_ in fields)
     return SparkType("struct", fields=tuple(fields)) if known else UNKNOWN
@@ -310,6 +311,11 @@ _OF_COLLECTIONS = {
 _ZONE = (is_zone, "name time zones that exist", "`'Europe/Berlin'`, `'UTC'` or `'+01:00'`")
 _ESCAPE = (lambda text: len(text) == 1, "have an escape of one character", "`'!'`")
 _COLLATION = (is_collation, "name collations that exist", "`UTF8_LCASE` or `UNICODE_CI`")
+_SCHEMA = (
+    lambda text: not re.search(r"(?i)\btimestamp(_ltz)?\b", text),
+    "have schemas without timestamps, as Spark adds the current date to times of day",
+    "string instead, and cast it",
+)
 
 CONSTANTS: dict[str, tuple[slice, tuple[Callable[[str], bool], str, str]]] = {
     **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), (slice(1, 2), _ZONE)),
@@ -317,6 +323,8 @@ CONSTANTS: dict[str, tuple[slice, tuple[Callable[[str], bool], str, str]]] = {
     **dict.fromkeys(("try_make_timestamp", "try_make_timestamp_ltz"), (slice(6, 7), _ZONE)),
     **dict.fromkeys(("like", "ilike"), (slice(2, 3), _ESCAPE)),
     "collate": (slice(1, 2), _COLLATION),
+    **dict.fromkeys(("from_json", "from_csv", "from_xml"), (slice(1, 2), _SCHEMA)),
+    **dict.fromkeys(("variant_get", "try_variant_get"), (slice(2, 3), _SCHEMA)),
 }
 """Literal texts of which Spark takes some only: where, which, and what to write."""
 

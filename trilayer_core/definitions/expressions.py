@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 from trilayer_core.definitions.inference import Inference
-from trilayer_core.definitions.literals import shown
+from trilayer_core.definitions.literals import TIME_OF_DAY, shown
 from trilayer_core.definitions.spark_types import FLOAT_KINDS, INTERVALS, SparkType, table
 from trilayer_core.errors import DefinitionError
 
@@ -75,9 +75,11 @@ UNREPEATABLE = frozenset(
     ]
 )
 
-# Text that Spark interprets as a time by its clock when it is converted to a date or timestamp. A
-# time zone may follow.
-CLOCK_TEXT = re.compile(r"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z", re.IGNORECASE)
+# Text that Spark interprets as a time by its clock when it is converted to a date or timestamp: a
+# word, after which a time zone may follow, or a time of day.
+CLOCK_TEXT = re.compile(
+    rf"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z|{TIME_OF_DAY}", re.IGNORECASE
+)
 # Nodes that return one of their operands, or text built from it; and nodes that consume an operand
 # as text.
 _PASSES_ON = (
@@ -294,6 +296,33 @@ class _NamedCalls(Spark):
                 node.meta["written"] = True  # by the author; sqlglot adds others
             return node
 
+        def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+            return self._placed(super()._parse_lambda, alias)
+
+        def _parse_assignment(self) -> exp.Expr | None:
+            return self._placed(super()._parse_assignment)
+
+        def _placed(self, parse: Callable[..., exp.Expr | None], *args: bool) -> exp.Expr | None:
+            """Parses an argument of a call or a cast, and notes where it begins and ends."""
+            start = self._curr.start
+            node = parse(*args)
+            if node is not None:
+                node.meta["place"] = (start, self._prev.end)
+            return node
+
+        def _parse_column(self) -> exp.Expr | None:
+            before, self._operand = getattr(self, "_operand", None), self._curr
+            node = super()._parse_column()
+            self._operand = before
+            return node
+
+        def _parse_dcolon(self) -> exp.Expr | None:
+            place = (self._operand.start, self._tokens[self._index - 2].end)
+            kind = super()._parse_dcolon()
+            if kind is not None:
+                kind.meta["place"] = place  # of what is cast to it
+            return kind
+
 
 def check_is_text(sql: str, what: str) -> None:
     """Raises DefinitionError unless an expression is a text that is not empty."""
@@ -357,9 +386,6 @@ _DROPPED = {
     ),
     r"\b(ALIAS|DCOLON|COLON|(?:ARRAY|MAP) LT) (VARCHAR|CHAR)\b(?! L_PAREN)": (
         "types of text that lack their length, as string"
-    ),
-    r"\b(ALIAS|DCOLON|COLON|(?:ARRAY|MAP) LT) (ARRAY|MAP|STRUCT)\b(?! LT)": (
-        "types that lack those of their parts, as array<int>"
     ),
 }
 """What the tree of sqlglot does not show though Spark refuses it, as kinds of tokens."""
@@ -429,7 +455,7 @@ def parse_expression(
         raise DefinitionError(f"{what} must be {expect}; got {sql!r}, which is {type_}")
     # The author's own text is passed to Spark, in brackets. That is safe because sqlglot has
     # verified that it is exactly one expression.
-    own = spelled_as_declared(sql, inference.spelled).strip()
+    own = edited(sql, inference.edits).strip()
     found = own if plain else f"try_cast(({own}) as {type_})"
     sql_of_value = found if plain and parsed else _holdable(found, type_)
     columns = frozenset(inference.columns)
@@ -555,11 +581,14 @@ def _shown_type(type_: SparkType) -> str:
     return "unknown" if type_.kind in ("unknown", "null", "decimal") else str(type_)
 
 
-def spelled_as_declared(sql: str, spelled: Sequence[tuple[int, int, str]]) -> str:
-    """The text with fields in the case of their struct, because Spark is told to be exact."""
-    for first, last, name in sorted(spelled, reverse=True):
-        start, end = first - len(_BEFORE), last - len(_BEFORE) + 1
-        sql = f"{sql[:start]}`{name}`{sql[end:]}"
+def edited(sql: str, edits: Mapping[tuple[int, int], str]) -> str:
+    """The text with the changes that `Inference.edits` has."""
+    changes = []
+    for (first, end), text in edits.items():
+        before, around, after = text.partition("{}")
+        changes += [(first, first, before), (end, end, after)] if around else [(first, end, text)]
+    for first, end, text in sorted(changes, reverse=True):
+        sql = f"{sql[: first - len(_BEFORE)]}{text}{sql[end - len(_BEFORE) :]}"
     return sql
 
 

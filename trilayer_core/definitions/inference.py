@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from trilayer_core.definitions.calls import CALLS, CONSTANTS, LAMBDAS, UNITED, part_of_time
 from trilayer_core.definitions.literals import (
+    TIME_OF_DAY,
     fitted_digits,
     integer,
     is_integer,
@@ -33,6 +34,7 @@ from trilayer_core.definitions.spark_types import (
     decimal_result,
     digits_of,
     functions,
+    has_kind,
     literal_type,
     named_type,
     parsed_type,
@@ -64,6 +66,7 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 }
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _MATCHES = (exp.Like, exp.ILike, exp.RegexpLike)
+_TO_TIMESTAMP = ("to_timestamp", "try_to_timestamp", "to_timestamp_ltz")
 _CASTS = {
     **{kind: kind for kind in ANY if kind != "timestamp_ntz"},
     "decimal": "decimal(10,0)",
@@ -80,8 +83,9 @@ class Inference:
     Attributes:
         columns: The columns that the expression reads.
         total: Whether it is certain that no value of the columns' types makes Spark fail.
-        spelled: The declared names of fields that are written in another case, with the first and
-            the last character of what is written.
+        edits: What replaces parts of the text, or is put around them where it has braces, by the
+            places of the first character and of that after the last: fields as they are declared,
+            because Spark is told to be exact, and what keeps texts from Spark's clock.
     """
 
     def __init__(self, sql: str, what: str, columns: Mapping[str, str]) -> None:
@@ -90,7 +94,7 @@ class Inference:
         self._names = frozenset(columns)
         self.columns: set[str] = set()
         self.total = True
-        self.spelled: list[tuple[int, int, str]] = []
+        self.edits: dict[tuple[int, int], str] = {}
         self._types: dict[int, SparkType] = {}
 
     def type(self, node: exp.Expr) -> SparkType:
@@ -100,13 +104,17 @@ class Inference:
             DefinitionError: Spark would refuse it, or converts a value on its own in a way that may
                 fail.
         """
+        if id(node) in self._types:
+            return self._types[id(node)]
         derive = _NODES.get(type(node))
         given = {name for name, value in node.args.items() if value not in (None, False, [])}
         default = {"default"} if isinstance(node, exp.Case) else set()
         if derive is None or not given <= _PARTS | default:
             self._refuse_syntax(node)
         sides = [node.this] if isinstance(node, exp.In) else [*node.iter_expressions()]
-        sides = [s if not isinstance(s, exp.Paren) or s.meta else s.this for s in sides]
+        sides = [
+            s if not isinstance(s, exp.Paren) or s.meta.get("written") else s.this for s in sides
+        ]
         if isinstance(node, _WITHOUT_CONDITIONS) and any(isinstance(s, _CONDITIONS) for s in sides):
             self.refuse(
                 "have brackets around conditions that are compared",
@@ -242,7 +250,7 @@ class Inference:
                 f" {self._sql!r}{did_you_mean(name.name, dict(struct.fields))}"
             )
         if own != name.name:
-            self.spelled.append((name.meta["start"], name.meta["end"], own))
+            self.edits[name.meta["start"], name.meta["end"] + 1] = f"`{own}`"
         result = dict(struct.fields)[own]
         return SparkType("array", element=result) if of_array else result
 
@@ -424,6 +432,8 @@ class Inference:
         return type_
 
     def _cast(self, node: exp.Cast) -> SparkType:
+        if not isinstance(node.to, exp.DataType):
+            self._refuse_syntax(node)
         type_ = parsed_type(node.to)
         of = self.type(node.this)
         failing = is_text(node.this) and "safe" not in node.args and type_.kind in TIME_KINDS
@@ -454,7 +464,29 @@ class Inference:
                 "an expression of another type",
             )
         self.total = self.total and (total or is_total_conversion(of, type_))
+        self._keep_from_clock(node, of, type_)
         return type_
+
+    def _keep_from_clock(self, node: exp.Expr, of: SparkType, to: SparkType) -> None:
+        """Makes a time of day a text that is no time; Spark would add the date of today to it.
+
+        Raises:
+            DefinitionError: The text is in an array, a struct or a map, or may be something else.
+        """
+        operand = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+        if of == to or is_text(operand) or not has_kind(to, "timestamp"):
+            return
+        if of == STRING:
+            names = [name.meta for name in operand.find_all(exp.Identifier)]
+            place = operand.meta.get("place") or node.args.get("to", operand).meta.get("place")
+            first, last = place or (names[0]["start"], names[-1]["end"])  # of a lambda's parameter
+            self.edits[first, last + 1] = f"regexp_replace({{}}, r'^(?={TIME_OF_DAY})', '?')"
+        elif has_kind(of, "string", "unknown"):
+            self.refuse(
+                "convert one text to a timestamp, as Spark adds the current date to times of day",
+                f"where {shown(node)} converts {of}",
+                "`cast(cast(... as string) as timestamp)`, for an array in `transform`",
+            )
 
     def _extract(self, node: exp.Extract) -> SparkType:
         return part_of_time(self, node, node.this.name, node.expression)
@@ -474,6 +506,8 @@ class Inference:
         if result is None:
             in_table = name in table()
             result = self.result(node, name, operands) if in_table else self._unknown(node)
+        if name in _TO_TIMESTAMP and len(operands) == 1:
+            self._keep_from_clock(node, self.type_of(operands[0]), result)
         self._decide(name, operands[1:] if of_unit else operands, result)
         return result
 
@@ -552,6 +586,8 @@ class Inference:
         of = node.parent.name.lower() if isinstance(node.parent, exp.Anonymous) else ""
         if len(names) not in LAMBDAS.get((of, node.index or 0), ()) or len({*names}) < len(names):
             self._refuse_syntax(node)
+        for part in node.this.walk():  # which has other types where the parameters have
+            self._types.pop(id(part), None)
         outside = self._scope, self._names
         self._scope = self._scope | dict(zip(names, types, strict=False))
         self._names = self._names - {*names}

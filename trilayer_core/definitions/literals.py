@@ -39,6 +39,9 @@ def fitted_digits(node: exp.Expr) -> tuple[int, int]:
 _TIME = r"\d{4}(-\d\d?)?|\d{4}-\d\d?-\d\d?([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?"
 
 
+TIME_OF_DAY = r"[\x00-\x20\x7f]*(?:T\d|\d\d?:)"
+"""How a text begins to which Spark adds the current date where it becomes a timestamp."""
+
 _SHORT_ZONES = (
     "ACT AET AGT ART AST BET BST CAT CNT CST CTT EAT ECT EST HST IET IST JST MIT MST NET NST PLT"
     " PNT PRT PST SST VST Z UTC GMT UT"
@@ -67,7 +70,7 @@ def is_no_time(text: str) -> bool:
     clock = r"(?:[ T](\d\d?):(\d\d?)(?::(\d\d?))?)?"
     found = re.match(digits + clock, text, re.ASCII)
     if not found:
-        return re.match(r"(?i)\s*(T?\d\d?:|epoch\b)", text) is None  # a time of day, or 1970
+        return re.match(rf"(?i){TIME_OF_DAY}|\s*epoch\b", text) is None  # or 1970
     year, month, day = (int(part or 1) for part in found.groups()[:3])
     try:
         date(year % 400 or 400, month, day)  # a year of the same length

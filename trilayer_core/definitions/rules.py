@@ -29,6 +29,7 @@ from trilayer_core.definitions.expressions import (
     normal_type,
     parse_over,
 )
+from trilayer_core.definitions.literals import TIME_OF_DAY, is_text
 from trilayer_core.definitions.spark_types import INTERVALS as _INTERVALS
 from trilayer_core.definitions.spark_types import TIME_KINDS as _TIMES
 from trilayer_core.definitions.spark_types import SparkType, named_type
@@ -738,6 +739,13 @@ class _Rule:
             )
         if found.type == _TEXT and type_.kind in _TIMES:
             self._check_no_clock(node)
+            if type_.kind == "timestamp" and not is_text(node.this):
+                # Spark would add the current date to a time of day, which becomes no time here.
+                day = exp.Literal.string(f"^(?={TIME_OF_DAY})")
+                text = exp.Anonymous(
+                    this="regexp_replace", expressions=[found.node, day, exp.Literal.string("?")]
+                )
+                found = _Value(text, found.type)
         if found.type.kind == "date" and type_.kind in ("timestamp", "timestamp_ntz"):
             return _Value(_as_timestamp(found, type_.kind), type_)
         cast = found.node
@@ -882,7 +890,7 @@ class _Rule:
         return _Value(_call("concat", *parts), type_)
 
     def _concat_ws(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
-        if not _is_text(given[0]):
+        if not is_text(given[0]):
             self._refuse_node(node, "a literal text as the separator")
         parts = []
         for part in given[1:]:
@@ -896,7 +904,7 @@ class _Rule:
         return _Value(_call("concat_ws", self.value(given[0]).node, *parts), _TEXT)
 
     def _replaced(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
-        texts = [of.this for of in given[1:] if _is_text(of)]
+        texts = [of.this for of in given[1:] if is_text(of)]
         # A text could otherwise grow beyond what Spark can hold.
         if len(texts) != len(given) - 1 or len("".join(texts[1:]).encode()) > len(
             texts[0].encode()
@@ -941,7 +949,7 @@ class _Rule:
         return unit
 
     def _date_trunc(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
-        unit = self._unit(node, given[0] if _is_text(given[0]) else node, _TRUNCATED)
+        unit = self._unit(node, given[0] if is_text(given[0]) else node, _TRUNCATED)
         found = self._of_kinds(given[1], _ACCEPTED["date or timestamp"], "timestamp")
         bounds = (
             _call("timestamp_micros", _number(sign * 9_223_300_000_000_000_000)) for sign in (-1, 1)
@@ -950,12 +958,12 @@ class _Rule:
         return _Value(_call("date_trunc", exp.Literal.string(unit), inside), _TIMESTAMP)
 
     def _trunc(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
-        unit = self._unit(node, given[1] if _is_text(given[1]) else node, _TRUNCATED[:4])
+        unit = self._unit(node, given[1] if is_text(given[1]) else node, _TRUNCATED[:4])
         found = self._of_kinds(given[0], _TIMES, "date")
         return _Value(_call("trunc", found.node, exp.Literal.string(unit)), _DATE)
 
     def _date_part_call(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
-        part = given[0].name.upper() if _is_text(given[0]) else ""
+        part = given[0].name.upper() if is_text(given[0]) else ""
         return self._date_part(node, part, given[1])
 
     def _timestampdiff(self, node: exp.Anonymous, given: list[exp.Expr]) -> _Value:
@@ -1095,10 +1103,6 @@ class _Rule:
             last, type_ = self._applied(given[3], [start.type])
             finish = [last]
         return _Value(_call("aggregate", array, start.node, lambda_, *finish), type_)
-
-
-def _is_text(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and node.is_string
 
 
 def _is_count(node: exp.Expr) -> bool:

@@ -90,13 +90,19 @@ def parsed_type(type_: exp.DataType) -> SparkType:
     if type_.is_type("decimal"):
         digits = [int(part.name) for part in type_.expressions] or [10]
         return SparkType("decimal", (digits[0], digits[1] if len(digits) > 1 else 0))
-    return SparkType(type_.sql("spark").lower())
+    return SparkType(type_.sql("spark").lower().replace("timestamp_ltz", "timestamp"))
 
 
 @cache
 def named_type(name: str) -> SparkType:
     """The type with a name, such as `struct<zipCode:decimal(10,2)>`."""
     return parsed_type(exp.DataType.build(name, dialect="spark"))
+
+
+def has_kind(type_: SparkType, *kinds: str) -> bool:
+    """Whether a type is of one of some kinds, or contains a type of them."""
+    inside = [type_.element, *(field for _, field in type_.fields)]
+    return type_.kind in kinds or any(part and has_kind(part, *kinds) for part in inside)
 
 
 def literal_type(text: str, sign: int = 1) -> SparkType:

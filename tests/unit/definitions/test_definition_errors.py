@@ -499,7 +499,27 @@ def test_a_function_that_answers_differently_each_time_is_refused(function):
 @pytest.mark.parametrize(
     "expression",
     [
+        "element_at(cast(array(carrier) as array<timestamp>), 1)",
+        "cast(struct(carrier) as struct<a:timestamp>).a",
+        "cast(from_json(carrier, 'a string').a as timestamp)",
+        "cast(variant_get(parse_json(carrier), '$.a') as timestamp_ltz)",
+        "from_json(carrier, 'a TIMESTAMP').a",
+        "from_csv(carrier, 'a int, b timestamp_ltz').b",
+        "try_variant_get(parse_json(carrier), '$.a', 'timestamp')",
+    ],
+)
+def test_texts_become_timestamps_one_by_one_so_that_none_depends_on_the_clock(expression):
+    with pytest.raises(DefinitionError, match="adds the current date to times of day"):
+        view(key={"k": f"cast({expression} as string)"})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
         "timestamp 'now'",
+        "timestamp'10:00:00'",
+        "to_timestamp(' T7:05 Z')",
+        "at > timestamp'1:2'",
         "date ' Today '",
         "date 'tomorrow UTC'",
         "cast('yesterday' as timestamp)",
