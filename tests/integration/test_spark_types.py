@@ -4,6 +4,7 @@ import itertools
 import random
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.support.spark_types import (
     Spark,
@@ -21,6 +22,7 @@ from trilayer_core.definitions.expressions import (
     parse_one_expression,
 )
 from trilayer_core.definitions.inference import Inference
+from trilayer_core.definitions.literals import is_zone
 from trilayer_core.definitions.spark_types import (
     ANY,
     ARGUMENTS,
@@ -177,6 +179,9 @@ cast(c_int as varchar(3))
 from_utc_timestamp(c_timestamp, 'America/New_York')
 to_utc_timestamp(c_timestamp, '+01:00')
 from_utc_timestamp(c_timestamp, 'UTC+1')
++c_int + -+c_bigint - +1
+abs(+c_tinyint) * +(c_decimal)
+c_double + +c_float
 from_utc_timestamp(c_timestamp, 'PST')
 size(zip_with(nums, nums, (x, y) -> x + y))
 size(transform(nums, (x, n) -> x + n))
@@ -305,3 +310,20 @@ def test_decimals_have_the_digits_of_spark(asking):
     ]
     assert unknown == []
     check(asking, written)
+
+
+def test_time_zones_are_those_of_spark(spark):
+    of_java = spark._jvm.java.time.ZoneId.getAvailableZoneIds()
+    assert [name for name in of_java if not is_zone(name)] == []
+    offsets = [f"{sign}{text}" for sign in ("+", "-", "UTC+", "GMT-") for text in (
+        "5", "05", "5:30", "05:30", "0530", "530", "05:30:15", "053015", "18", "18:00", "18:01",
+        "19", "5:3", "", "005",
+    )]  # fmt: skip
+    for zone in [*offsets, "EST", "MST", "HST", "PST", "Z", "z", "UTC", "utc", "ROC",
+                 "Factory", "localtime", "Mars/Base"]:  # fmt: skip
+        try:
+            spark.sql(f"SELECT from_utc_timestamp(timestamp'2026-01-01', '{zone}')").collect()
+        except PySparkException:
+            assert not is_zone(zone), zone
+        else:
+            assert is_zone(zone) or zone.endswith((":3", "utc")), zone

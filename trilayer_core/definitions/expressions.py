@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects import Spark
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import TokenType
 
 from trilayer_core.definitions.inference import Inference
 from trilayer_core.definitions.literals import TIME_OF_DAY, shown
@@ -254,6 +254,12 @@ def _part_of_time(parser: Any) -> exp.Expr:
     return exp.Extract(this=part, expression=parser._parse_bitwise())
 
 
+def _with_plus(parser: Any) -> exp.Expr:
+    node = parser._parse_unary()
+    number = isinstance(node, exp.Literal) and not node.is_string
+    return node if number else exp.Anonymous(this="positive", expressions=[node])
+
+
 class _NamedCalls(Spark):
     """Spark SQL in which calls keep their names, so that they are rendered as they were written."""
 
@@ -284,6 +290,9 @@ class _NamedCalls(Spark):
             **{name: _worded(name.lower(), "FROM", "FOR") for name in ("SUBSTRING", "SUBSTR")},
             "OVERLAY": _worded("overlay", "PLACING", "FROM", "FOR"),
             "POSITION": _worded("position", "IN", ","),
+        }
+        UNARY_PARSERS: ClassVar[dict[TokenType, Callable]] = Spark.Parser.UNARY_PARSERS | {
+            TokenType.PLUS: _with_plus
         }
         NO_PAREN_FUNCTIONS: ClassVar[dict] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable]] = {
@@ -354,10 +363,12 @@ def parse_one_expression(sql: str, what: str) -> exp.Expr:
         raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
     expression = select.selects[0]
     tokens = _NamedCalls().tokenize(sql)
-    if dropped := _dropped(tokens, expression):
-        raise DefinitionError(
-            f"{what} must have the syntax of Spark SQL; got {sql!r}; write it without {dropped}"
-        )
+    kinds = "".join(f"{token.token_type.name} " for token in tokens)
+    for kind, dropped in _DROPPED.items():
+        if re.search(kind, kinds):
+            raise DefinitionError(
+                f"{what} must have the syntax of Spark SQL; got {sql!r}; write it without {dropped}"
+            )
     if expression.find(exp.HexString) and any(
         token.token_type == TokenType.HEX_STRING and sql[token.start] == "0" for token in tokens
     ):
@@ -389,22 +400,6 @@ _DROPPED = {
     ),
 }
 """What the tree of sqlglot does not show though Spark refuses it, as kinds of tokens."""
-
-
-_SIGN = (
-    r"(?<!\bVAR )(?<!\bIDENTIFIER )(?<!\bSTRING )(?<!\bNUMBER )(?<!\bR_PAREN )(?<!\bR_BRACKET )"
-    r"(?<!\bEND )(?<!\bNULL )(?<!\bTRUE )(?<!\bFALSE )\bPLUS (?=NUMBER )"
-)
-
-
-def _dropped(tokens: Sequence[Token], expression: exp.Expr) -> str:
-    """What Spark does not take though the tree does not show it; empty if there is none."""
-    kinds = [token.token_type.name for token in tokens]
-    text = "".join(f"{kind} " for kind in kinds)
-    signs = len(re.findall(_SIGN, text))  # that of a number changes nothing
-    if kinds.count("PLUS") - signs > len(list(expression.find_all(exp.Add))):
-        return "+ before an operand that is no number"
-    return next((written for kind, written in _DROPPED.items() if re.search(kind, text)), "")
 
 
 def parse_expression(

@@ -50,11 +50,12 @@ _SHORT_ZONES = (
 
 def is_zone(name: str) -> bool:
     """Whether Spark has a time zone of this name."""
-    hours = r"(UTC|GMT|UT)?[+-]((0?\d|1[0-7])(:?[0-5]\d(:?[0-5]\d)?)?|18(:?00)?)"
+    minutes = r"(:?[0-5]\d(:?[0-5]\d)?)?"
+    hours = rf"(UTC|GMT|UT)?[+-](\d(:[0-5]\d)*|(0\d|1[0-7]){minutes}|18(:?00)?)"
     return (
         name in _SHORT_ZONES.split()
         or re.fullmatch(rf"{hours}|SystemV/\w+", name, re.ASCII) is not None
-        or name in available_timezones()
+        or name in available_timezones() - {"ROC", "Factory", "localtime"}  # as Java has it
     )
 
 

@@ -284,7 +284,7 @@ aggregate(nums, 0) = 1
 upper(x -> x) = 'a'
 name collate nocase = 'a'
 +name = 'a'
-n = +n
+n = +(s || s)
 name || +name = 'a'
 +c_boolean
 +d = d
