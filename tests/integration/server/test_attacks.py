@@ -86,12 +86,14 @@ def served(tmp_path_factory):
     del os.environ["TRILAYER_CANARY"]
 
 
-def workers():
+def loader_of(served):
+    return psutil.Process(served.pool._loader._process.pid)
+
+
+def workers(served):
     return [
         process
-        for loader in psutil.Process().children()
-        if "trilayer.server.engine.loader" in " ".join(loader.cmdline())
-        for process in loader.children()
+        for process in loader_of(served).children()
         if process.status() != psutil.STATUS_ZOMBIE
     ]
 
@@ -130,12 +132,12 @@ def test_threads_of_a_worker_leave_most_of_its_memory_to_questions(served):
     """What is reserved for each thread counts, since what is limited is address space."""
     with served.client() as client:  # in a transaction, all are answered by one worker
         client.execute("SELECT 1")
-        before = {worker.pid: worker.num_threads() for worker in workers()}
+        before = {worker.pid: worker.num_threads() for worker in workers(served)}
         client.execute("SELECT 1; SELECT relname FROM pg_catalog.pg_class")
         client.execute(
             "SELECT sum(sin(i)), 'x' || i % 100 AS k FROM range(3000000) t(i) GROUP BY k"
         )
-        more = {w.num_threads() - before[w.pid] for w in workers() if w.pid in before}
+        more = {w.num_threads() - before[w.pid] for w in workers(served) if w.pid in before}
     assert max(more) <= 2
 
 
@@ -220,11 +222,11 @@ def test_endless_questions_keep_nobody_from_asking(served):
         for client in idle:
             client.pgconn.send_query(ENDLESS[1].encode())
             client.pgconn.flush()
-        until(lambda: len(workers()) >= len(idle))
+        until(lambda: len(workers(served)) >= len(idle))
         with served.client(autocommit=True) as other:
             for _ in range(20):
                 assert other.execute("SELECT 1").fetchone() == (1,)
-        states = {worker.status() for worker in workers()}
+        states = {worker.status() for worker in workers(served)}
         assert psutil.STATUS_STOPPED in states
     finally:
         for client in idle:
@@ -247,10 +249,10 @@ def test_clients_that_do_not_read_keep_nobody_from_asking(served):
 
 
 def test_a_client_that_goes_away_stops_its_query(served):
-    before = {worker.pid: worker.cpu_times().user for worker in workers()}
+    before = {worker.pid: worker.cpu_times().user for worker in workers(served)}
 
     def at_work():
-        return [w for w in workers() if w.cpu_times().user - before.get(w.pid, 0) > 0.3]
+        return [w for w in workers(served) if w.cpu_times().user - before.get(w.pid, 0) > 0.3]
 
     client = served.client(autocommit=True)
     client.pgconn.send_query(b"SELECT count(*) FROM range(1000000000000)")
@@ -266,14 +268,14 @@ def test_a_killed_worker_is_replaced_at_once(served):
     with served.client(autocommit=True) as client, served.client(autocommit=True) as other:
         other.execute("SELECT 1")
 
-        before = {worker.pid: worker.cpu_times().user for worker in workers()}
+        before = {worker.pid: worker.cpu_times().user for worker in workers(served)}
 
         def kill():
             busy = []
             while not busy:
                 busy = [
                     worker
-                    for worker in workers()
+                    for worker in workers(served)
                     if worker.cpu_times().user - before.get(worker.pid, 0) > 0.1
                 ]
             for worker in busy:
@@ -291,11 +293,7 @@ def test_a_killed_worker_is_replaced_at_once(served):
 def test_a_loader_that_is_killed_is_started_again(served):
     with served.client(autocommit=True) as client:
         client.execute("SELECT 1")
-        (loader,) = [
-            process
-            for process in psutil.Process().children()
-            if "trilayer.server.engine.loader" in " ".join(process.cmdline())
-        ]
+        loader = loader_of(served)
         theirs = loader.children()
         loader.kill()
         psutil.wait_procs([loader, *theirs], timeout=10)

@@ -49,7 +49,6 @@ ALIKE = [
 
 def sent(client, value, binary):
     cursor = client.cursor(binary=binary)
-    # DuckDB reads no escapes in a BLOB that are PostgreSQL's hexadecimal ones.
     cursor.execute(f"SELECT {value} AS x".encode())
     return cursor.pgresult.ftype(0), cursor.pgresult.get_value(0, 0)
 
@@ -57,10 +56,8 @@ def sent(client, value, binary):
 @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
 @pytest.mark.parametrize("value", ALIKE)
 def test_a_value_is_sent_as_postgresql_sends_it(client, postgresql, value, binary):
-    ours = value.replace("BYTEA", "BLOB").replace("\\x4100", "\\x41\\x00")
-    ours = ours.replace("\\x00ff", "\\x00\\xff")
     with postgresql.client(options="-c TimeZone=UTC") as theirs:
-        assert sent(client, ours, binary) == sent(theirs, value, binary)
+        assert sent(client, value, binary) == sent(theirs, value, binary)
 
 
 OWN = [

@@ -338,11 +338,12 @@ class Expressions:
             return self._made("CAST($1 AS DOUBLE)", child)
         if name in ("decimal", "numeric") and not modifiers:
             return self._made("CAST($1 AS DECIMAL(38, 15))", child)
-        if re.match(r"char(?:acter)?\b(?! varying)", names.written_at(kind, self._text)):
+        char = _CHAR.match(names.written_at(kind, self._text))
+        if char and len(text or "") < int(char[1] or 1):
             raise TemplateFault("char(n) pads texts with spaces", "Write varchar(n) or text")
         if name in ("boolean", "bool") and text is not None and (value := _boolean(text)):
             return self._made(value)
-        if name in ("bytea", "blob") and text is not None and text.startswith("\\x"):
+        if name == "bytea" and text is not None and text.startswith("\\x"):
             return self._made(f"unhex({_quoted(text[2:])})")
         if name in _TEXTS and child.get("function_name") == "row":
             raise TemplateFault("a row can't be cast to text", "Write concat_ws(',', a, b)")
@@ -496,6 +497,8 @@ _NO_NUMBERS = {
     ),
 }
 """Texts of which DuckDB makes a number of a type, though PostgreSQL does not."""
+
+_CHAR = re.compile(r"(?i)char(?:acter)?\b(?! varying)(?: *\( *(\d+))?")
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 

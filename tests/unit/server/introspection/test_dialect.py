@@ -70,6 +70,7 @@ OWN_MEANING = {
     "'abc'::char(2)", "generate_series(1, 3)", "* replace (x / 2 as x) from (values (1,2)) t(x,y)",
     "x as a, a / 2 as b from (values (3)) t(x)", "(select max(x)/2 from range(4) t(x))",
     "typeof(7/2)", "x from (values (1),(NULL),(2)) t(x) order by x desc", "format('%s {}', 'a')",
+    "format('{} {}', 1, 'a')", "format('{:.2f}', 1.234)", "sha256('a')", "[1,2,3][-1]",
 }  # fmt: skip
 """Expressions that mean something else to PostgreSQL, or nothing."""
 
