@@ -460,10 +460,13 @@ def parse_expression(
 _PARTS_OF_TYPES: dict[str, Sequence[int]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "TEXT"), (0,)),
     **dict.fromkeys(("BINARY", "BOOLEAN", "DATE", "INTERVAL", "", "VARIANT"), (0,)),
-    **dict.fromkeys(("TIME", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ"), (0, 1)),
+    **dict.fromkeys(("TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ"), (0, 1)),
     **{"DECIMAL": (0, 1, 2), "ARRAY": (1,), "MAP": (2,), "STRUCT": range(1000)},
 }
-"""How many types or numbers the types of Spark contain, by sqlglot's names of the types."""
+"""How many types or numbers the types of Spark contain, by sqlglot's names of the types.
+
+TIME is not among them: Spark adds the current date where it becomes a timestamp.
+"""
 
 
 def _check_parts(kind: exp.DataType, sql: str, what: str) -> None:
@@ -471,8 +474,8 @@ def _check_parts(kind: exp.DataType, sql: str, what: str) -> None:
     fraction = name.startswith("TIMESTAMP") and any(part.name != "6" for part in parts)
     if fraction or len(parts) not in _PARTS_OF_TYPES.get(name, ()):
         raise DefinitionError(
-            f"{what} must have types that Spark has; got {sql!r}, where {kind.sql('spark')} is"
-            f" none; write one of {', '.join(TYPES)}"
+            f"{what} must have types that columns can have; got {sql!r}, where"
+            f" {kind.sql('spark') if parts else name} is none; write one of {', '.join(TYPES)}"
         )
 
 

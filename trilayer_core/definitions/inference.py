@@ -474,14 +474,15 @@ class Inference:
             DefinitionError: The text is in an array, a struct or a map, or may be something else.
         """
         operand = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
-        if of == to or is_text(operand) or not has_kind(to, "timestamp"):
+        zoned = has_kind(to, "timestamp")
+        if of == to or is_text(operand) or not (zoned or has_kind(to, "timestamp_ntz")):
             return
-        if of == STRING:
+        if of == STRING and zoned:
             names = [name.meta for name in operand.find_all(exp.Identifier)]
             place = operand.meta.get("place") or node.args.get("to", operand).meta.get("place")
             first, last = place or (names[0]["start"], names[-1]["end"])  # of a lambda's parameter
             self.edits[first, last + 1] = f"regexp_replace({{}}, r'^(?={TIME_OF_DAY})', '?')"
-        elif has_kind(of, "string", "unknown"):
+        elif has_kind(of, "unknown") or (zoned and has_kind(of, "string", "variant")):
             self.refuse(
                 "convert one text to a timestamp, as Spark adds the current date to times of day",
                 f"where {shown(node)} converts {of}",

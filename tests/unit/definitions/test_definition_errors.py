@@ -503,6 +503,8 @@ def test_a_function_that_answers_differently_each_time_is_refused(function):
         "cast(struct(carrier) as struct<a:timestamp>).a",
         "cast(from_json(carrier, 'a string').a as timestamp)",
         "cast(variant_get(parse_json(carrier), '$.a') as timestamp_ltz)",
+        "cast(cast(carrier as variant) as timestamp)",
+        "cast(to_time(carrier) as timestamp_ntz)",
         "from_json(carrier, 'a TIMESTAMP').a",
         "from_csv(carrier, 'a int, b timestamp_ltz').b",
         "try_variant_get(parse_json(carrier), '$.a', 'timestamp')",
