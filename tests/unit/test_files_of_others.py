@@ -54,6 +54,15 @@ def test_hives_null_is_null_and_in_quotes_text(tmp_path):
     assert ("a" in first, "n" in first, second["a"]) == (False, False, "\\N")
 
 
+@pytest.mark.parametrize("between", [",", ";", "\t", "|"])
+def test_an_empty_cell_beside_one_in_quotes_is_null(between, tmp_path):
+    rows = ["day,b,c,n,a", '2026-01-01,,,7,"x"', '2026-01-01,"", ,7,""', '2026-01-01,\\N,"",,"\\N"']
+    (tmp_path / "s.csv").write_text("\n".join(rows).replace(",", between) + "\n")
+    found = read(tmp_path / "s.csv", "b string, c string, n int, a string")
+    values = [[row.get(name) for name in "bcna"] for row in found]
+    assert values == [[None, None, 7, "x"], ["", " ", 7, ""], [None, "", None, "\\N"]]
+
+
 def test_a_quote_may_be_escaped_as_spark_does(tmp_path):
     path = tmp_path / "s.csv"
     path.write_text('day,a,n\n2026-01-01,"a \\"b\\", c",1\n2026-01-01,"C:\\d \\"x\\"\\\\",2\n')

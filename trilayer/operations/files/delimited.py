@@ -220,7 +220,7 @@ def _with_quotes(cells: list[str], text: str, delimiter: str, escape: str) -> li
         return cells
     inside = r"[^\"\\]|\\[\s\S]" if escape == "\\" else '[^"]|""'
     parts = re.findall(
-        rf'(?:\A|{re.escape(delimiter)})\s*("(?:{inside})*"|[^{re.escape(delimiter)}]*)',
+        rf'(?:\A|{re.escape(delimiter)})("(?:{inside})*"|[^{re.escape(delimiter)}]*)',
         text.rstrip("\r\n"),
     )
     quoted = (
