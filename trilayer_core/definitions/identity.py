@@ -17,8 +17,8 @@ import threading
 import types
 import weakref
 from collections import namedtuple
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import Field, fields
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum
@@ -289,13 +289,19 @@ def _body(value: type, by: types.FunctionType | None) -> tuple[Any, ...]:
     elif _is_dataclass(value):
         options = {name: getattr(value.__dataclass_params__, name) for name in _DATACLASS_OPTIONS}  # type: ignore[attr-defined]  # typeshed has it not
         members = [
-            (f.name, f.default, f.default_factory, *([f.metadata] if f.metadata else []))
+            (f.name, f.default, f.default_factory, *([f.metadata] if f.metadata else []), *_rare(f))
             for f in fields(value)  # type: ignore[arg-type]  # `_is_dataclass` narrows no type
             if f.name in value.__annotations__
         ]
         made = (options, members)
     meta = (type(value),) if _is_own(type(value).__module__, by) else ()
     return (value.__bases__, *made, *_written(value, by), *meta)
+
+
+def _rare(field: Field[Any]) -> list[tuple[str, bool | None]]:
+    """The options of a field that are not as they usually are."""
+    usual = {"compare": True, "hash": None, "repr": True}
+    return [(name, getattr(field, name)) for name in usual if getattr(field, name) != usual[name]]
 
 
 _DATACLASS_OPTIONS = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
@@ -334,7 +340,8 @@ def _written(value: type, by: types.FunctionType | None) -> list[tuple[str, Any]
         ):
             found.append((name, member))
     for name, member in members.items():
-        more = {k: v for k, v in vars(member).items() if not _is_reserved(k, enum)}
+        attributes = _without_caches(member, vars(member))
+        more = {k: v for k, v in attributes if not _is_reserved(k, enum)}
         found += [(name, more)] if more else []
     return found
 
@@ -369,12 +376,7 @@ def _state(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
     if _is_dataclass(type(value)):
         names = [field.name for field in fields(value)]
         state = dict(_attributes(value)) if own else {}
-        rest = [
-            (name, more)
-            for name, more in state.items()
-            if name not in names
-            and not isinstance(inspect.getattr_static(type(value), name, None), cached_property)
-        ]
+        rest = [(name, more) for name, more in state.items() if name not in names]
         return (*((name, getattr(value, name)) for name in names if hasattr(value, name)), *rest)
     if isinstance(value, _WITHOUT_CONTENT):
         return ()
@@ -398,10 +400,19 @@ def _state(value: Any, by: types.FunctionType | None) -> tuple[Any, ...]:
 
 
 def _attributes(value: Any) -> tuple[Any, ...]:
-    """The names and values of an object's attributes, with those in slots."""
+    """The names and values of an object's attributes, with those in slots.
+
+    Not those of a `cached_property`, which are there once somebody has read them.
+    """
     names = copyreg._slotnames(type(value))  # type: ignore[attr-defined]  # typeshed has it not
     slots = [(name, getattr(value, name)) for name in names if hasattr(value, name)]
-    return (*getattr(value, "__dict__", {}).items(), *slots)
+    return (*_without_caches(value, getattr(value, "__dict__", {})), *slots)
+
+
+def _without_caches(value: Any, attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, member in attributes.items():
+        if not isinstance(inspect.getattr_static(type(value), name, None), cached_property):
+            yield name, member
 
 
 def _reduced(value: Any) -> tuple[Any, ...]:

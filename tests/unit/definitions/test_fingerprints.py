@@ -284,6 +284,24 @@ def test_what_means_nothing_to_a_result_does_not_count(value):
     assert json.dumps(code_of(rows_of(value))) == json.dumps(code_of(rows_of(value)))
 
 
+class Rated:
+    @functools.cached_property
+    def rate(self):
+        return object()
+
+
+class Rates(enum.Enum):
+    ONE = 1
+    rate = Rated.rate
+
+
+@pytest.mark.parametrize("value", [Rated(), Rates.ONE], ids=["object", "member"])
+def test_that_somebody_has_read_a_cached_property_does_not_count(value):
+    before = json.dumps(code_of(rows_of(value)))
+    assert value.rate is value.rate
+    assert json.dumps(code_of(rows_of(value))) == before
+
+
 @pytest.mark.parametrize(
     "make",
     [

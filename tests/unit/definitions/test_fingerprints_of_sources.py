@@ -101,6 +101,11 @@ SINGLE = {
     "f = lambda e: e.g(C)",
     "metadata": "@dataclass\nclass C:\n    a: int = field(default=1, metadata={'r': {RATE}})\n"
     "f = lambda e: e.g(C)",
+    **{
+        f"field's {option}": "@dataclass\nclass C:\n    a: int = field(default=1, "
+        f"{option}=({{RATE}} > 0.2) or None)\nf = lambda e: e.g(C)"
+        for option in ("compare", "hash", "repr")
+    },
     "attribute of a class set later": "@dataclass\nclass C:\n    a: int = 1\nC.RATE = {RATE}\n"
     "f = lambda e: e.g(C)",
     "no member": "class C(Enum):\n    A = 1\n    R = nonmember({RATE})\nf = lambda e: e.g(C.A)",
