@@ -12,7 +12,13 @@ OTHERS = [
     *("2026-01-02", "2026-01-02 10:00", " 2026-01-02T10:00:00.5+02:00", "2026", "+2026-01-02 1:2"),
     *("today", "now", "noon", "T", "Tuesday", "", "10", "10.5", "2026-01-02T10", "t10:00"),
 ]
-COLUMNS = {"s": "string", "o": "struct<aB:string>", "a": "array<string>", "m": "map<string,string>"}
+COLUMNS = {
+    "s": "string",
+    "o": "struct<aB:string>",
+    "a": "array<string>",
+    "m": "map<string,string>",
+    "n": "array<struct<p:struct<l:string>>>",
+}
 CONVERSIONS = """
 try_cast(s as timestamp)
 nullif(try_cast( ( s ) AS timestamp_ltz), null)
@@ -21,6 +27,8 @@ try_cast(o.Ab as timestamp)
 try_cast(a[0] as timestamp)
 try_cast(m['k'] as timestamp)
 transform(a, x -> try_cast(x as timestamp))[0]
+transform(n, x -> try_cast(x.p.l as timestamp))[0]
+transform(n, x -> try_to_timestamp(x.p.l || ''))[0]
 filter(transform(a, x -> try_to_timestamp(x)), (x, i) -> i = 0)[0]
 coalesce(null, try_cast(concat(s, '') as timestamp))
 try_cast(case when s is null then 'x' else s || '' end as timestamp)
@@ -31,7 +39,7 @@ if(hour(try_cast(s as timestamp)) >= 0, try_to_timestamp(s), null)
 
 @pytest.fixture(scope="module")
 def texts(spark):
-    rows = [(text, (text,), [text], {"k": text}) for text in TIMES_OF_DAY + OTHERS]
+    rows = [(text, (text,), [text], {"k": text}, [((text,),)]) for text in TIMES_OF_DAY + OTHERS]
     columns = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
     return spark.createDataFrame(rows, columns).coalesce(1)
 

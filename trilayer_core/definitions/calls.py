@@ -153,6 +153,7 @@ def _extended(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) 
     of, *others = [inference.type(argument) for argument in given] or [UNKNOWN]
     union = str(node.this).lower() == "array_union"
     same = of.kind == "array" and others and others[-1] == (of if union else of.element)
+    inference.check_alike(node, [of, *others])
     return of if same else UNKNOWN
 
 
@@ -182,6 +183,7 @@ def _struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) ->
 
 def _sequence(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     types = [inference.type(argument) for argument in given]
+    inference.check_alike(node, types[:2])
     known = len(given) > 1 and types[0] == types[1] and types[0].kind != "unknown"
     return SparkType("array", element=types[0]) if known else UNKNOWN
 
@@ -308,13 +310,20 @@ _OF_COLLECTIONS = {
 }
 """Functions of arrays and maps, with the types of their results."""
 
+
+def is_without_timestamps(schema: str) -> bool:
+    """Whether a schema as text has no type of a timestamp, to which Spark converts by its clock."""
+    type_ = r"(?i)(?:^|[\s:<,])timestamp(?:_ltz)?\s*(?:[,>)]|$|\s(?:not|comment)\b)"
+    return re.search(type_, schema) is None
+
+
 _ZONE = (is_zone, "name time zones that exist", "`'Europe/Berlin'`, `'UTC'` or `'+01:00'`")
 _ESCAPE = (lambda text: len(text) == 1, "have an escape of one character", "`'!'`")
 _COLLATION = (is_collation, "name collations that exist", "`UTF8_LCASE` or `UNICODE_CI`")
 _SCHEMA = (
-    lambda text: not re.search(r"(?i)\btimestamp(_ltz)?\b", text),
+    is_without_timestamps,
     "have schemas without timestamps, as Spark adds the current date to times of day",
-    "string instead, and cast it",
+    "the schema as a plain text, with string instead, and cast the field",
 )
 
 CONSTANTS: dict[str, tuple[slice, tuple[Callable[[str], bool], str, str]]] = {

@@ -326,6 +326,8 @@ class _NamedCalls(Spark):
             return node
 
         def _parse_dcolon(self) -> exp.Expr | None:
+            if self._operand is None:
+                self.raise_error("Expected brackets around what is before ::")
             place = (self._operand.start, self._tokens[self._index - 2].end)
             kind = super()._parse_dcolon()
             if kind is not None:
@@ -389,6 +391,9 @@ _DROPPED = {
     r"\bL_BRACE\b": "braces; for an f-string, write f before the quotes",
     r"^ALL\b": "ALL",
     r"\bL_PAREN (VAR|IDENTIFIER) R_PAREN ARROW\b": "brackets around a single parameter",
+    r"\b(?:DATE|TIMESTAMP\w*) STRING DCOLON\b|\bINTERVAL (?:DASH )?\w+ (?:VAR )?DCOLON\b": (
+        ":: after a literal with a type; put brackets around it"
+    ),
     r"\bIN L_BRACKET\b": "square brackets after IN",
     r"\bCOMMA (R_PAREN|R_BRACKET|GT|$)": "a comma at the end",
     r"\bIS (NOT )?(NULL|TRUE|FALSE) (IS|NOT|IN|BETWEEN)\b": "a condition of a condition",

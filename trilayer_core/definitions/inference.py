@@ -8,7 +8,14 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from trilayer_core.definitions.calls import CALLS, CONSTANTS, LAMBDAS, UNITED, part_of_time
+from trilayer_core.definitions.calls import (
+    CALLS,
+    CONSTANTS,
+    LAMBDAS,
+    UNITED,
+    is_without_timestamps,
+    part_of_time,
+)
 from trilayer_core.definitions.literals import (
     TIME_OF_DAY,
     fitted_digits,
@@ -66,7 +73,8 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 }
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _MATCHES = (exp.Like, exp.ILike, exp.RegexpLike)
-_TO_TIMESTAMP = ("to_timestamp", "try_to_timestamp", "to_timestamp_ltz")
+_TO_TIME = ("to_date", "try_to_date", "to_timestamp", "try_to_timestamp", "to_timestamp_ltz",
+            "to_timestamp_ntz")  # fmt: skip
 _CASTS = {
     **{kind: kind for kind in ANY if kind != "timestamp_ntz"},
     "decimal": "decimal(10,0)",
@@ -297,6 +305,7 @@ class Inference:
         texts = [is_text(part) for part in parts]
         others = [t for t, text in zip(types, texts, strict=True) if not text and t != NULL]
         if UNKNOWN in types:
+            self.check_alike(node, others)
             return UNKNOWN
         common = others[0] if others else STRING if any(texts) else NULL
         for type_ in others[1:]:
@@ -305,6 +314,7 @@ class Inference:
                 self._refuse_mixed(node, parts, types)
             common = wider
         if common == UNKNOWN:
+            self.check_alike(node, others)
             return UNKNOWN
         for part, text in zip(parts, texts, strict=True):
             # Of a decimal and a text, Spark chooses a double.
@@ -316,6 +326,22 @@ class Inference:
             widest = {"tinyint": "bigint", "smallint": "bigint", "int": "bigint", "float": "double"}
             common = SparkType(widest[common.kind]) if common.kind in widest else common
         return common
+
+    def check_alike(self, node: exp.Expr, types: Sequence[SparkType]) -> None:
+        """Refuses what may be a text beside a timestamp, as Spark converts it by its clock."""
+        times = [has_kind(type_, "timestamp") for type_ in types]
+        if any(times) and any(
+            not time and has_kind(type_, "string", "unknown", "variant")
+            for time, type_ in zip(times, types, strict=True)
+        ):
+            self._refuse_texts(node, types)
+
+    def _refuse_texts(self, node: exp.Expr, types: Sequence[SparkType]) -> NoReturn:
+        self.refuse(
+            "convert single texts to timestamps, as Spark adds the current date to times of day",
+            f"where {shown(node)} has {' and '.join(map(str, dict.fromkeys(types)))}",
+            "`cast(cast(... as TYPE) as timestamp)` with the type that each has",
+        )
 
     def common(self, left: SparkType, right: SparkType, name: str) -> SparkType | None:
         """The type that Spark converts two values to; None if it has none."""
@@ -474,20 +500,23 @@ class Inference:
             DefinitionError: The text is in an array, a struct or a map, or may be something else.
         """
         operand = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+        computed = not is_text(operand) and not any(operand.find_all(exp.Column, exp.Identifier))
+        if computed and of in (STRING, UNKNOWN) and has_kind(to, *TIME_KINDS):
+            self.refuse(  # such as 'today', which Spark takes if it is constant
+                "give the same answer in every run",
+                f"where Spark may take {shown(operand)} for a time of its clock",
+                "a plain literal, such as '2026-01-31'",
+            )
         zoned = has_kind(to, "timestamp")
         if of == to or is_text(operand) or not (zoned or has_kind(to, "timestamp_ntz")):
             return
         if of == STRING and zoned:
-            names = [name.meta for name in operand.find_all(exp.Identifier)]
+            names = [name.meta for name in operand.find_all(exp.Identifier)]  # of a parameter
             place = operand.meta.get("place") or node.args.get("to", operand).meta.get("place")
-            first, last = place or (names[0]["start"], names[-1]["end"])  # of a lambda's parameter
+            first, last = place or (min(n["start"] for n in names), max(n["end"] for n in names))
             self.edits[first, last + 1] = f"regexp_replace({{}}, r'^(?={TIME_OF_DAY})', '?')"
         elif has_kind(of, "unknown") or (zoned and has_kind(of, "string", "variant")):
-            self.refuse(
-                "convert one text to a timestamp, as Spark adds the current date to times of day",
-                f"where {shown(node)} converts {of}",
-                "`cast(cast(... as string) as timestamp)`, for an array in `transform`",
-            )
+            self._refuse_texts(node, [of])
 
     def _extract(self, node: exp.Extract) -> SparkType:
         return part_of_time(self, node, node.this.name, node.expression)
@@ -507,7 +536,7 @@ class Inference:
         if result is None:
             in_table = name in table()
             result = self.result(node, name, operands) if in_table else self._unknown(node)
-        if name in _TO_TIMESTAMP and len(operands) == 1:
+        if name in _TO_TIME and len(operands) == 1:
             self._keep_from_clock(node, self.type_of(operands[0]), result)
         self._decide(name, operands[1:] if of_unit else operands, result)
         return result
@@ -532,7 +561,8 @@ class Inference:
     def _check_constants(self, name: str, operands: Sequence[exp.Expr]) -> None:
         places, (is_one, must, write) = CONSTANTS.get(name, (slice(0), (bool, "", "")))
         for operand in operands[places]:
-            if is_text(operand) and not is_one(operand.name):
+            plain = isinstance(operand, exp.Literal | exp.RawString)
+            if not is_one(operand.name) if plain else is_one is is_without_timestamps:
                 self.refuse(must, f"where {shown(operand)} is none", write)
 
     def result(self, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> SparkType:
@@ -541,6 +571,9 @@ class Inference:
         if name in ("||", "concat") and types and {*types} == {types[0]} and types[0].element:
             return types[0]  # arrays
         if any(type_.kind not in (*ANY, *INTERVALS, "null") for type_ in types):
+            if name in ("||", "concat"):
+                self.check_alike(node, types)
+            self._check_unknown(node, name, types)
             return UNKNOWN
         kinds = [self.kinds(o, type_) for o, type_ in zip(operands, types, strict=True)]
         kind = result_kind(name, kinds)
@@ -560,6 +593,15 @@ class Inference:
         ]
         scale = integer(operands[1]) if len(operands) == 2 else None
         return decimal_result(name, digits, scale)
+
+    def _check_unknown(self, node: exp.Expr, name: str, types: Sequence[SparkType]) -> None:
+        """Refuses an operand of no known type if it may be a text of which Spark makes a time."""
+        as_text, as_time = (
+            result_kind(name, [[kind] if type_ == UNKNOWN else [type_.kind] for type_ in types])
+            for kind in ("string", "timestamp")
+        )
+        if as_time and not as_text:
+            self._refuse_texts(node, types)
 
     def kinds(self, node: exp.Expr, type_: SparkType) -> list[str]:
         """What an operand may be taken for in the table."""

@@ -285,6 +285,10 @@ upper(x -> x) = 'a'
 name collate nocase = 'a'
 +name = 'a'
 n = +(s || s)
+date'2024-01-01'::string = s
+concat(s, date'2024-01-01'::string::timestamp::string) = s
+interval 1 day::string = s
+interval '1 day'::string = s
 name || +name = 'a'
 +c_boolean
 +d = d
