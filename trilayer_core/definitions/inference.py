@@ -596,11 +596,11 @@ class Inference:
 
     def _check_unknown(self, node: exp.Expr, name: str, types: Sequence[SparkType]) -> None:
         """Refuses an operand of no known type if it may be a text of which Spark makes a time."""
-        as_text, as_time = (
+        as_time, as_text, as_number = (
             result_kind(name, [[kind] if type_ == UNKNOWN else [type_.kind] for type_ in types])
-            for kind in ("string", "timestamp")
+            for kind in ("timestamp", "string", "int")
         )
-        if as_time and not as_text:
+        if as_time and not (as_text or as_number):
             self._refuse_texts(node, types)
 
     def kinds(self, node: exp.Expr, type_: SparkType) -> list[str]:

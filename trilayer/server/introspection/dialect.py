@@ -17,6 +17,7 @@ import duckdb
 from trilayer.server.encoding.tokens import QUOTED
 from trilayer.server.introspection import names
 from trilayer.server.introspection.expressions import JSON, Expressions, Node, arguments_of, call
+from trilayer.server.introspection.templates import TemplateFault
 from trilayer.server.introspection.text import JSON_PATH, json_path
 
 _NAME = r'(?:"(?:[^"]|"")+"|[a-z_]\w*)'
@@ -215,7 +216,12 @@ class _Translation(Expressions):
             return node
         name, arguments = call["function_name"], arguments_of(call)
         if name in _EACH and len(arguments) == 1:
-            sql = f"(SELECT key, {_EACH[name]} AS value FROM json_each(_pg.json_of($1)))"
+            if node["with_ordinality"] == "WITH_ORDINALITY":
+                raise TemplateFault(f"{name} has no numbers", "Write row_number() OVER ()")
+            # DuckDB has an internal error for a subquery in the CASE of the macro.
+            is_subquery = arguments[0]["class"] == "SUBQUERY"
+            document = "$1::VARCHAR::JSON" if is_subquery else "_pg.json_of($1)"
+            sql = f"(SELECT key, {_EACH[name]} AS value FROM json_each({document}))"
             subquery = self._made(sql, *arguments)["subquery"]
             written = node["column_name_alias"]
             columns = [*written, *("key", "value")[len(written) :]]
@@ -256,11 +262,16 @@ def _is_all(node: Node) -> bool:
 
 
 def _joined_by(table: Node) -> list[str]:
-    """The columns by which tables are joined with USING, in the order that PostgreSQL has."""
-    if table.get("type") != "JOIN":
+    """The columns of tables that are all joined with USING, in the order that PostgreSQL has.
+
+    There are none if a table is joined otherwise, which may have a column of the same name.
+    """
+    if table.get("type") != "JOIN" or table["right"].get("type") == "JOIN":
         return []
-    inner = [*_joined_by(table["left"]), *_joined_by(table["right"])]
-    return list(dict.fromkeys([*table["using_columns"], *inner]))
+    of_left = _joined_by(table["left"])
+    if not table["using_columns"] or (table["left"].get("type") == "JOIN" and not of_left):
+        return []
+    return list(dict.fromkeys([*table["using_columns"], *of_left]))
 
 
 _ROWS = ("generate_series",)

@@ -47,11 +47,14 @@ CREATE MACRO _pg.text(value_) AS
     CASE WHEN typeof(value_) IN ('DOUBLE', 'FLOAT') THEN
              replace(replace(regexp_replace(value_::VARCHAR, '\.0$', ''), 'nan', 'NaN'),
                      'inf', 'Infinity')
+         WHEN typeof(value_) = 'BLOB' THEN '\x' || lower(hex(value_::VARCHAR::BLOB))
          WHEN typeof(value_) = 'INTERVAL' THEN replace(value_::VARCHAR, 'month', 'mon')
          WHEN typeof(value_) LIKE 'STRUCT(%' OR typeof(value_) LIKE '%][]' THEN to_json(value_)::VARCHAR
          WHEN typeof(value_) LIKE '%[]'
          THEN _pg.array_text(TRY_CAST(to_json(value_) AS VARCHAR[]), typeof(value_))
          ELSE value_::VARCHAR END;
+CREATE MACRO _pg.output(value_) AS
+    CASE WHEN typeof(value_) = 'BOOLEAN' THEN left(value_::VARCHAR, 1) ELSE _pg.text(value_) END;
 CREATE MACRO _pg.concatenated(value_) AS
     CASE WHEN typeof(value_) = 'BOOLEAN' THEN left(value_::VARCHAR, 1) ELSE _pg.text(value_) END;
 CREATE MACRO _pg.operand(value_) AS
@@ -86,8 +89,11 @@ CREATE MACRO _pg.encode(bytes_, format_) AS
     CASE format_ WHEN 'hex' THEN lower(hex(bytes_)) WHEN 'base64' THEN to_base64(bytes_)
          ELSE error('the format of encode must be hex or base64') END;
 CREATE MACRO _pg.sha256(bytes_) AS unhex(sha256(bytes_));
-CREATE MACRO _pg.convert_from(bytes_, encoding_) AS decode(bytes_);
-CREATE MACRO _pg.convert_to(text_, encoding_) AS encode(text_);
+CREATE MACRO _pg.convert_from(bytes_, encoding_) AS
+    CASE WHEN encoding_ ILIKE 'utf%8' THEN decode(bytes_) ELSE error('the encoding must be UTF8') END;
+CREATE MACRO _pg.convert_to(text_, encoding_) AS
+    CASE WHEN encoding_ ILIKE 'utf%8' THEN encode(text_)
+         ELSE error('the encoding must be UTF8')::BLOB END;
 
 -- PostgreSQL counts places before the first one, too.
 CREATE MACRO _pg.substring
@@ -201,9 +207,10 @@ CREATE MACRO _pg.string_to_array
                             ELSE string_split(text_, coalesce(between_, '')) END,
                        lambda each_: nullif(each_, null_));
 CREATE MACRO _pg.array_to_string
-    (list_, between_) AS array_to_string(list_, between_),
-    (list_, between_, null_) AS array_to_string(
-        list_transform(list_, lambda each_: coalesce(each_::VARCHAR, null_)), between_);
+    (list_, between_) AS CASE WHEN list_ IS NOT NULL THEN coalesce(array_to_string(
+        list_transform(list_, lambda each_: _pg.output(each_)), between_), '') END,
+    (list_, between_, null_) AS CASE WHEN list_ IS NOT NULL THEN coalesce(array_to_string(
+        list_transform(list_, lambda each_: coalesce(_pg.output(each_), null_)), between_), '') END;
 CREATE MACRO _pg.array_remove(list_, value_) AS
     list_filter(list_, lambda each_: each_ IS DISTINCT FROM value_);
 CREATE MACRO _pg.array_replace(list_, old_, new_) AS list_transform(

@@ -268,12 +268,19 @@ class Expressions:
         """DuckDB's format has braces; its printf is near PostgreSQL's."""
         if (template := _constant(arguments[0])) is None:
             raise TemplateFault("the template of format must be a literal", "Write it in quotes")
+        if "%" in _FORMAT.sub("", template):
+            raise TemplateFault("unrecognized format() type specifier", "Write %s or %%", "22023")
         made: list[str] = []
+        place = 0
 
         def placed(match: re.Match[str]) -> str:
+            nonlocal place
             if match["kind"] == "%":
                 return match[0]
-            made.append(_FORMATS[match["kind"]].format(match["place"] or len(made) + 1))
+            place = int(match["place"] or place + 1)
+            if not 0 < place < len(arguments):
+                raise TemplateFault("too few arguments for format()", "Add arguments", "22023")
+            made.append(_FORMATS[match["kind"]].format(place))
             return f"%{match['size']}s"
 
         written = _quoted(_FORMAT.sub(placed, template))
@@ -289,7 +296,7 @@ class Expressions:
 
     def _series(self, node: Node, arguments: Sequence[Node]) -> None:
         """A series of dates is one of times with a zone."""
-        if len(arguments) == 3 and arguments[2].get("class") == "CAST":
+        if len(arguments) == 3:
             for argument in node["arguments"][:2]:
                 if not _has_aggregate(argument):
                     argument["expression"] = self._made("_pg.bound($1)", argument["expression"])
@@ -298,8 +305,9 @@ class Expressions:
         """An element of a list; DuckDB counts negative places from its end."""
         place = node["children"][1]
         is_number = place.get("class") == "CONSTANT" and place["literal"]["kind"] == "INTEGER"
-        if is_number and int(place["literal"]["text"]) < 1:
-            made = self._made("CASE WHEN false THEN $1[1] END", node["children"][0])
+        if is_number and int(place["literal"]["text"]) < 1:  # which JSON has
+            sql = f"CASE WHEN typeof($1) = 'JSON' THEN $1[{place['literal']['text']}] END"
+            made = self._made(sql, node["children"][0])
             return made | {"alias": node["alias"]}
         return node
 
@@ -341,6 +349,8 @@ class Expressions:
         char = _CHAR.match(names.written_at(kind, self._text))
         if char and len(text or "") < int(char[1] or 1):
             raise TemplateFault("char(n) pads texts with spaces", "Write varchar(n) or text")
+        if char:
+            return self._made(f"left($1, {char[1] or 1})", child)
         if name in ("boolean", "bool") and text is not None and (value := _boolean(text)):
             return self._made(value)
         if name == "bytea" and text is not None and text.startswith("\\x"):
@@ -504,7 +514,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 _FORMAT = re.compile(r"%(?:(?P<place>\d+)\$)?(?P<size>-?\d*)(?P<kind>[sIL%])")
 _FORMATS = {
-    "s": "coalesce(_pg.text(${0}), '')",
+    "s": "coalesce(_pg.output(${0}), '')",
     "I": "_pg.quote_ident(_pg.text(${0}))",
     "L": "coalesce(_pg.quote_literal(_pg.text(${0})), 'NULL')",
 }

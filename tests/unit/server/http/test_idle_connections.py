@@ -145,8 +145,8 @@ def test_an_encrypted_connection_ends_whose_client_leaves_while_more_is_unread(
                     client.settimeout(1)
                     with suppress(OSError):
                         client.sendall(sent + b"x" * more)
-                    # Not that of TLS, which would end the encryption in an orderly way.
-                    socket.socket.shutdown(client, socket.SHUT_WR)
+                        # Not that of TLS, which would end the encryption in an orderly way.
+                        socket.socket.shutdown(client, socket.SHUT_WR)
             until(lambda: len(lost) == 4 * len(kinds))
 
     _encrypted(tmp_path, leave)
