@@ -561,7 +561,7 @@ class Inference:
     def _check_constants(self, name: str, operands: Sequence[exp.Expr]) -> None:
         places, (is_one, must, write) = CONSTANTS.get(name, (slice(0), (bool, "", "")))
         for operand in operands[places]:
-            plain = isinstance(operand, exp.Literal | exp.RawString)
+            plain = is_text(operand) or isinstance(operand, exp.RawString)
             if not is_one(operand.name) if plain else is_one is is_without_timestamps:
                 self.refuse(must, f"where {shown(operand)} is none", write)
 
