@@ -564,6 +564,7 @@ _WRITTEN: Mapping[tuple[str, int], str] = {
     ("date_trunc", 3): "timezone($3, date_trunc($1, timezone($3, CAST($2 AS TIMESTAMPTZ))))",
     ("to_json", 1): "_pg.json($1)",
     ("to_jsonb", 1): "_pg.json($1)",
+    ("^", 2): "_pg.power($1, $2)",
     ("sign", 1): "CAST(sign($1) AS DOUBLE)",
     **{(name, 1): f"CAST($1 AS {type_})" for name, type_ in _CASTS.items()},
     ("cardinality", 1): "CAST(cardinality($1) AS INTEGER)",
