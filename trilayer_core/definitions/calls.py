@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
@@ -311,22 +311,39 @@ _OF_COLLECTIONS = {
 """Functions of arrays and maps, with the types of their results."""
 
 
-def is_without_timestamps(schema: str) -> bool:
+def _is_without_timestamps(schema: str) -> bool:
     """Whether a schema as text has no type of a timestamp, to which Spark converts by its clock."""
     type_ = r"(?i)(?:^|[\s:<,])timestamp(?:_ltz)?\s*(?:[,>)]|$|\s(?:not|comment)\b)"
     return re.search(type_, schema) is None
 
 
-_ZONE = (is_zone, "name time zones that exist", "`'Europe/Berlin'`, `'UTC'` or `'+01:00'`")
-_ESCAPE = (lambda text: len(text) == 1, "have an escape of one character", "`'!'`")
-_COLLATION = (is_collation, "name collations that exist", "`UTF8_LCASE` or `UNICODE_CI`")
-_SCHEMA = (
-    is_without_timestamps,
+class Constant(NamedTuple):
+    """What a literal text must be.
+
+    Attributes:
+        takes: Whether Spark takes a text.
+        must: What an argument must do, for messages.
+        write: What to write instead.
+        only: Whether the argument must be a literal.
+    """
+
+    takes: Callable[[str], bool]
+    must: str
+    write: str
+    only: bool = False
+
+
+_ZONE = Constant(is_zone, "name time zones that exist", "`'Europe/Berlin'`, `'UTC'` or `'+01:00'`")
+_ESCAPE = Constant(lambda text: len(text) == 1, "have an escape of one character", "`'!'`")
+_COLLATION = Constant(is_collation, "name collations that exist", "`UTF8_LCASE` or `UNICODE_CI`")
+_SCHEMA = Constant(
+    _is_without_timestamps,
     "have schemas without timestamps, as Spark adds the current date to times of day",
     "the schema as a plain text, with string instead, and cast the field",
+    only=True,
 )
 
-CONSTANTS: dict[str, tuple[slice, tuple[Callable[[str], bool], str, str]]] = {
+CONSTANTS: dict[str, tuple[slice, Constant]] = {
     **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), (slice(1, 2), _ZONE)),
     "convert_timezone": (slice(-1), _ZONE),
     **dict.fromkeys(("try_make_timestamp", "try_make_timestamp_ltz"), (slice(6, 7), _ZONE)),

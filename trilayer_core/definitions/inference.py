@@ -13,7 +13,6 @@ from trilayer_core.definitions.calls import (
     CONSTANTS,
     LAMBDAS,
     UNITED,
-    is_without_timestamps,
     part_of_time,
 )
 from trilayer_core.definitions.literals import (
@@ -559,11 +558,13 @@ class Inference:
         self._check_constants(name, node.expressions)
 
     def _check_constants(self, name: str, operands: Sequence[exp.Expr]) -> None:
-        places, (is_one, must, write) = CONSTANTS.get(name, (slice(0), (bool, "", "")))
+        if name not in CONSTANTS:
+            return
+        places, constant = CONSTANTS[name]
         for operand in operands[places]:
             plain = is_text(operand) or isinstance(operand, exp.RawString)
-            if not is_one(operand.name) if plain else is_one is is_without_timestamps:
-                self.refuse(must, f"where {shown(operand)} is none", write)
+            if not constant.takes(operand.name) if plain else constant.only:
+                self.refuse(constant.must, f"where {shown(operand)} is none", constant.write)
 
     def result(self, node: exp.Expr, name: str, operands: Sequence[exp.Expr]) -> SparkType:
         """The type that the table has for a function or operator."""

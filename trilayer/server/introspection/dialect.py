@@ -181,11 +181,8 @@ class _Translation(Expressions):
         names_ = _joined_by(select["from_table"])
         if not names_ or len(listed) != 1 or not _is_all(listed[0]):
             return listed
-        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names_)
-        sql = f"SELECT {quoted}, * EXCLUDE ({quoted}) FROM t"
-        document = call(self._parser, "json_serialize_sql(?::VARCHAR)", sql)
-        made: list[Node] = document["statements"][0]["node"]["select_list"]
-        return made
+        quoted = ['"' + name.replace('"', '""') + '"' for name in names_]
+        return [self._made(sql) for sql in (*quoted, f"* EXCLUDE ({', '.join(quoted)})")]
 
     def _expanded(self, node: Node) -> Node:
         """In PostgreSQL a series in a SELECT makes rows; in DuckDB it is a list."""

@@ -196,21 +196,20 @@ CREATE MACRO _pg.json_typeof(value_) AS
     CASE json_type(_pg.json_of(value_))
          WHEN 'VARCHAR' THEN 'string' WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array'
          WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' ELSE 'number' END;
+CREATE MACRO _pg.parts_of(text_, between_) AS
+    CASE WHEN text_ IS NULL THEN NULL WHEN text_ = '' THEN []::VARCHAR[]
+         WHEN between_ = '' THEN [text_]
+         ELSE string_split(text_, coalesce(between_, '')) END;
 CREATE MACRO _pg.string_to_array
-    (text_, between_) AS
-        CASE WHEN text_ IS NULL THEN NULL WHEN text_ = '' THEN []::VARCHAR[]
-             WHEN between_ = '' THEN [text_]
-             ELSE string_split(text_, coalesce(between_, '')) END,
+    (text_, between_) AS _pg.parts_of(text_, between_),
     (text_, between_, null_) AS
-        list_transform(CASE WHEN text_ IS NULL THEN NULL WHEN text_ = '' THEN []::VARCHAR[]
-             WHEN between_ = '' THEN [text_]
-                            ELSE string_split(text_, coalesce(between_, '')) END,
-                       lambda each_: nullif(each_, null_));
-CREATE MACRO _pg.array_to_string
-    (list_, between_) AS CASE WHEN list_ IS NOT NULL THEN coalesce(array_to_string(
-        list_transform(list_, lambda each_: _pg.output(each_)), between_), '') END,
-    (list_, between_, null_) AS CASE WHEN list_ IS NOT NULL THEN coalesce(array_to_string(
+        list_transform(_pg.parts_of(text_, between_), lambda each_: nullif(each_, null_));
+CREATE MACRO _pg.joined(list_, between_, null_) AS
+    CASE WHEN list_ IS NOT NULL THEN coalesce(array_to_string(
         list_transform(list_, lambda each_: coalesce(_pg.output(each_), null_)), between_), '') END;
+CREATE MACRO _pg.array_to_string
+    (list_, between_) AS _pg.joined(list_, between_, NULL),
+    (list_, between_, null_) AS _pg.joined(list_, between_, null_);
 CREATE MACRO _pg.array_remove(list_, value_) AS
     list_filter(list_, lambda each_: each_ IS DISTINCT FROM value_);
 CREATE MACRO _pg.array_replace(list_, old_, new_) AS list_transform(

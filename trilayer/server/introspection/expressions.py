@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -371,7 +371,7 @@ class Expressions:
         return None
 
 
-@cache
+@lru_cache(1_000)  # some contain texts of a client
 def _snippet(parser: duckdb.DuckDBPyConnection, sql: str) -> Node:
     document = call(parser, "json_serialize_sql(?::VARCHAR)", f"SELECT {sql}")
     assert not document["error"], document  # it is ours
