@@ -53,7 +53,7 @@ format: $(READY)  ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-console:  ## bundle the web console into trilayer/server/console (needs Node.js)
+console:  ## bundle the web console into trilayer_server/console (needs Node.js)
 	@command -v npm >/dev/null || { echo "npm must be on the PATH; got none; run: make tools" >&2; exit 1; }
 	cd console && npm ci --ignore-scripts --no-audit --no-fund && node build.mjs
 

@@ -23,7 +23,9 @@ from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.steps import how_far
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.errors import UsageError
+from trilayer_core.extension import extensions
 from trilayer_core.log.broker import Log
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import format_time
 from trilayer_core.store import layout
@@ -118,7 +120,7 @@ class BatchLayer:
             tell(how_far("reconcile", sinks=sinks))
             found = self._reconcile(run, recomputed)
             tell(how_far("publish", sinks=sinks))
-            return publish(self.catalog, run, recomputed, found, self.settings, self.store)
+            return self._publish(run, recomputed, found)
 
     # -- the steps by themselves -------------------------------------------------------------------
 
@@ -181,7 +183,7 @@ class BatchLayer:
                 if self.store.exists(path)
                 else {}
             )
-            return run, publish(self.catalog, run, recomputed, found, self.settings, self.store)
+            return run, self._publish(run, recomputed, found)
 
     def covered_by(self, t_ms: int) -> Publication | None:
         """The publication in force if a run up to T has nothing to do, else None.
@@ -225,6 +227,15 @@ class BatchLayer:
 
     def _engine(self) -> AbstractContextManager[Engine]:
         return self.open_engine(self.settings, self.store, self.catalog.rows)
+
+    def _publish(
+        self, run: Run, recomputed: Recomputed, reconciled: Mapping[str, ReconciledView]
+    ) -> Publication:
+        for extension in extensions().values():
+            extension.before_publish(
+                Project(self.settings, self.catalog, self.store), run, recomputed
+            )
+        return publish(self.catalog, run, recomputed, reconciled, self.settings, self.store)
 
     def _accept_losses(self) -> None:
         """Begins a new origin for each stream whose log no longer holds what was ingested."""

@@ -25,7 +25,8 @@ from benchmarks.figure import Figure, Options, say, seconds
 from benchmarks.workload import JARS, PROJECT, home
 from examples.flights.__main__ import prepare
 from trilayer.airflow.operator import TOOK
-from trilayer.local import airflow, processes
+from trilayer_core.runtime import processes
+from trilayer_local import airflow
 
 EVENTS = 100_000
 IDLE_S = 15.0

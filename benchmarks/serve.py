@@ -43,14 +43,14 @@ from benchmarks.query import (
     some_users,
 )
 from benchmarks.workload import home
-from trilayer.server.serving import USERS
-from trilayer.server.users import Users
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.java import java_executable
 from trilayer_core.runtime.ports import free_port
 from trilayer_core.runtime.settings import Settings, default_jars
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import Generation
+from trilayer_server.serving import USERS
+from trilayer_server.users import Users
 
 POINTS, CLIENTS, IDLE, SUBSCRIBERS = 300, 16, 200, 50
 ALL = "SELECT * FROM by_user"

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 import serving_layer
 from trilayer import Catalog, Stream, View, count, max_, mean, min_, sum_, tumbling
-from trilayer.local import kafka
 from trilayer_core.compute.merging import compare_answers
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.settings import Settings, default_jars
 from trilayer_core.store.files import Store
+from trilayer_local import kafka
 
 PROJECT = Path(__file__).parents[1]
 JARS = default_jars()

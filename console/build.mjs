@@ -1,4 +1,4 @@
-// Bundles the console into ../trilayer/server/console, which is what the server serves.
+// Bundles the console into ../trilayer_server/console, which is what the server serves.
 // The same sources and the same package-lock.json give the same bytes on every machine.
 
 import { createHash } from "node:crypto";

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
+from urllib.parse import urlsplit
 
 import duckdb
 import pyarrow as pa
@@ -41,13 +42,11 @@ from trilayer_core.definitions.catalog import Catalog, load_catalog
 from trilayer_core.definitions.expressions import check_name
 from trilayer_core.definitions.tables import Table
 from trilayer_core.errors import EnvironmentFault, UsageError
+from trilayer_core.extension import extensions
 from trilayer_core.log.lag import stream_lag
 from trilayer_core.runtime.settings import Settings, broker_address, load_settings
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
-
-if TYPE_CHECKING:
-    from serving_layer.remote import RemoteConnection
 
 Relations = Callable[[Provenance], Mapping[tuple[str, str], pa.Table]]
 """Makes relations, by schema and name, for a snapshot of this provenance."""
@@ -567,7 +566,7 @@ def connect(
     store: Store | None = None,
     *,
     keep: bool = True,
-) -> Connection | RemoteConnection:
+) -> Any:
     """Opens the serving layer on a store, by default that of the settings, or on a server.
 
     If the store's answer can't be proven, the first query raises IntegrityError or CoverageError.
@@ -575,7 +574,7 @@ def connect(
     Args:
         catalog: The catalog, or `module:attribute`; by default that of the settings. The address of
             `trilayer serve`, such as http://127.0.0.1:8433, opens a connection to that server
-            instead, see `RemoteConnection`; nothing else must then be given.
+            instead, if the server's client is installed; nothing else must then be given.
         settings: The settings; by default those of trilayer.toml and the environment.
         store: The store.
         keep: Whether to keep the answers of merged views in memory, and to fold again what a load
@@ -583,18 +582,26 @@ def connect(
             the connection needs about twice the memory. Otherwise each query merges what it reads,
             which is cheaper for a few queries. The answers are the same.
     """
-    if isinstance(catalog, str) and catalog.startswith(("http://", "https://")):
-        # Importing a client of HTTP takes a tenth of a second.
-        from serving_layer.remote import RemoteConnection
-
+    if isinstance(catalog, str) and "://" in catalog:
         if settings is not None or store is not None:
             raise UsageError(
                 "a connection to a server must be opened with its address alone, because the server"
                 " has its own settings and store; got some; leave them out"
             )
-        return RemoteConnection(catalog)
+        return _opened(catalog)
     settings = settings or load_settings()
     found = (
         load_catalog(catalog or settings.catalog) if not isinstance(catalog, Catalog) else catalog
     )
     return Connection(found, settings, store or Store(settings.store), keep=keep)
+
+
+def _opened(address: str) -> Any:
+    """Opens the address by the extension whose address it is."""
+    for extension in extensions().values():
+        if (connection := extension.connect(address)) is not None:
+            return connection
+    raise UsageError(
+        f"the address of a server must begin with a scheme of an installed extension; got"
+        f" {urlsplit(address).scheme}://; for http:// install trilayer[server]"
+    )

@@ -15,13 +15,13 @@ import pytest
 
 from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
-from trilayer.local import kafka
-from trilayer.local import spark as spark_server
-from trilayer.local.kafka import Broker
-from trilayer_core.runtime import class_archive, jars
+from trilayer_core.runtime import jars
 from trilayer_core.runtime.session import JAVA_OPTIONS
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_local import class_archive, kafka
+from trilayer_local import spark as spark_server
+from trilayer_local.kafka import Broker
 
 # Airflow writes into its home when it is imported, so that no two workers may have the same.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")

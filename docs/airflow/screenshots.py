@@ -22,7 +22,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from trilayer.local import airflow
+from trilayer_local import airflow
 
 HERE = Path(__file__).parent
 SIZE = (1500, 950)

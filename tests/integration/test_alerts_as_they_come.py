@@ -21,12 +21,12 @@ from tests.support.sent_alerts import Raised
 from tests.support.waiting import in_thread, until
 from trilayer import Alert, Catalog, Stream, View, count
 from trilayer.cli.alerts import json_line, tail, text_line
-from trilayer.local import kafka
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime import failpoints
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import Sent, sent_alerts
+from trilayer_local import kafka
 
 pytestmark = pytest.mark.kafka
 

@@ -25,9 +25,9 @@ from tests.support.hostile import hostile, hostile_stream
 from tests.support.in_process import Killed
 from tests.support.layers import Pipeline, quick
 from trilayer import Alert, Catalog, View, count
-from trilayer.operations.project import Project
 from trilayer.operations.verification.run import verification
 from trilayer_core.errors import DifferenceError, IntegrityError, OvertakenError
+from trilayer_core.project import Project
 from trilayer_core.runtime import failpoints
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGenerations, as_judged, profile_of

@@ -15,13 +15,13 @@ from tests.support.places import JARS
 from tests.support.waiting import in_thread, until
 from trilayer import Catalog, Changelog, Stream, View, count, latest, max_, session, sum_, top
 from trilayer.errors import DefinitionError, EnvironmentFault, LogError
-from trilayer.local import kafka
 from trilayer.operations.changelog import run_changelogs
-from trilayer.operations.project import Project
 from trilayer.operations.status import project_status
 from trilayer_core.log.broker import Log
 from trilayer_core.log.changelog import ChangelogWriter
+from trilayer_core.project import Project
 from trilayer_core.store.files import Store
+from trilayer_local import kafka
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

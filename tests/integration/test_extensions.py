@@ -16,9 +16,9 @@ from tests.support.waiting import until
 from trilayer import Catalog, Sink, Stream, View, count, sum_, tumbling
 from trilayer.errors import DefinitionError, SinkError, UsageError
 from trilayer.operations.delivery import Delivered, deliver, sink
-from trilayer.operations.project import Project
 from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.parsing import REJECT, parse
+from trilayer_core.project import Project
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

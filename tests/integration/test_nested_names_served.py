@@ -10,7 +10,7 @@ from tests.support.layers import Pipeline, quick
 from tests.support.served import Serving
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count, max_, sum_
-from trilayer.operations.project import Project
+from trilayer_core.project import Project
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from serving_layer.result import RowSet
 from trilayer.operations.values import plain
-from trilayer.server.engine.keys import key_of
-from trilayer.server.engine.question import Refusal
-from trilayer.server.http.columns import rows_json
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError, UsageError
+from trilayer_server.engine.keys import key_of
+from trilayer_server.engine.question import Refusal
+from trilayer_server.http.columns import rows_json
 
 
 class EngineInProcess:

@@ -27,13 +27,13 @@ from examples.flights.__main__ import prepare
 from speed_layer.run import SPARK_CONF
 from tests.support.layers import Pipeline, quick
 from tests.support.places import JARS, PROJECT
-from trilayer.local import kafka
 from trilayer_core.compute.formats import JSON
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.session import session
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_local import kafka
 
 NOTEBOOKS = ("batch_vs_speed", "freshness_and_lag")
 MAX_BYTES = 1_000_000

@@ -1,4 +1,4 @@
-"""Writes trilayer/server/introspection/postgres15.json, from a PostgreSQL 15 that it starts.
+"""Writes trilayer_server/introspection/postgres15.json, from a PostgreSQL 15 that it starts.
 
     python -m tests.support.postgres_shapes
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.postgres import Postgres
 
-FILE = Path(__file__).parents[2] / "trilayer/server/introspection/postgres15.json"
+FILE = Path(__file__).parents[2] / "trilayer_server/introspection/postgres15.json"
 
 RELATIONS = """
     SELECT n.nspname, c.relname, c.oid, c.relkind::text,

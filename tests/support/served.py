@@ -5,12 +5,12 @@ from pathlib import Path
 import psycopg
 
 from tests.support.in_thread import InThread
-from trilayer.operations.project import Project
-from trilayer.server import serving
-from trilayer.server.engine.pool import Pool
-from trilayer.server.users import Users
-from trilayer.server.wire.authentication import Access
-from trilayer.server.wire.listen import Server
+from trilayer_core.project import Project
+from trilayer_server import serving
+from trilayer_server.engine.pool import Pool
+from trilayer_server.users import Users
+from trilayer_server.wire.authentication import Access
+from trilayer_server.wire.listen import Server
 
 
 class Served(InThread):

@@ -13,17 +13,17 @@ from benchmarks.written import Written
 from tests.support.engine_in_process import EngineInProcess
 from tests.support.in_thread import InThread
 from trilayer import Stream, View, count
-from trilayer.operations.project import Project
-from trilayer.server.engine.question import Refusal
-from trilayer.server.http.application import app
-from trilayer.server.http.limits import Limits
-from trilayer.server.http.security import WebAccess
-from trilayer.server.http.serving import serve
-from trilayer.server.http.store_reader import StoreReader
-from trilayer.server.metrics import Metrics
 from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server.engine.question import Refusal
+from trilayer_server.http.application import app
+from trilayer_server.http.limits import Limits
+from trilayer_server.http.security import WebAccess
+from trilayer_server.http.serving import serve
+from trilayer_server.http.store_reader import StoreReader
+from trilayer_server.metrics import Metrics
 
 PROVENANCE = {
     "version": 1,

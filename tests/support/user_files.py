@@ -1,6 +1,6 @@
 """Changes of the file of a server's users, which has the user ann, while the server runs."""
 
-from trilayer.server.users import Users
+from trilayer_server.users import Users
 
 
 def _is_a_folder(path):

@@ -11,24 +11,26 @@ import pytest
 
 from tests.support.places import JARS, PROJECT
 from tests.support.waiting import until
-from trilayer.operations.local_stack import Stack
-from trilayer.operations.project import Project
 from trilayer_core.definitions.catalog import load_catalog
-from trilayer_core.runtime import class_archive, jars
+from trilayer_core.project import Project
+from trilayer_core.runtime import jars
+from trilayer_core.runtime.class_archive import archive, java_option
 from trilayer_core.runtime.java import java_executable
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_local import class_archive
+from trilayer_local.stack import Stack
 
 
 def test_no_archive_means_no_option(tmp_path):
-    assert class_archive.java_option(Settings(jars=tmp_path)) == ""
+    assert java_option(Settings(jars=tmp_path)) == ""
 
 
 def test_an_archive_that_does_not_fit_is_left_aside_without_a_word(tmp_path):
     settings = Settings(jars=tmp_path)
-    class_archive.archive(settings).parent.mkdir(parents=True)
-    class_archive.archive(settings).write_bytes(b"no archive")
-    options = class_archive.java_option(settings).split()
+    archive(settings).parent.mkdir(parents=True)
+    archive(settings).write_bytes(b"no archive")
+    options = java_option(settings).split()
     assert len(options) == 2
     plain, with_it = (
         subprocess.run(
@@ -42,9 +44,9 @@ def test_an_archive_that_does_not_fit_is_left_aside_without_a_word(tmp_path):
 
 def test_a_setting_switches_it_off(tmp_path):
     settings = Settings(jars=tmp_path, class_archive=False)
-    class_archive.archive(settings).parent.mkdir(parents=True)
-    class_archive.archive(settings).write_bytes(b"an archive")
-    assert class_archive.java_option(settings) == ""
+    archive(settings).parent.mkdir(parents=True)
+    archive(settings).write_bytes(b"an archive")
+    assert java_option(settings) == ""
 
 
 @pytest.fixture
@@ -102,7 +104,7 @@ def test_a_build_that_is_ended_leaves_nothing(settings):
             if "starting Spark" in line or "Archiving" in line:
                 break
         # what a killed build has left is deleted by the next
-        path = class_archive.archive(settings).with_suffix(".unfinished")
+        path = archive(settings).with_suffix(".unfinished")
         path.write_bytes(b"a part")
         building.send_signal(signal.SIGTERM)
         assert building.wait(timeout=60) == 128 + signal.SIGTERM

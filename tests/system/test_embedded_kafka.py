@@ -14,11 +14,11 @@ from kafka.admin import NewTopic
 
 from tests.support.places import PROJECT
 from tests.support.waiting import until
-from trilayer.local import kafka, processes
 from trilayer.operations import sending
 from trilayer_core.errors import ConflictError, EnvironmentFault
-from trilayer_core.runtime import jars
+from trilayer_core.runtime import jars, processes
 from trilayer_core.runtime.settings import default_jars
+from trilayer_local import kafka
 
 pytestmark = pytest.mark.kafka
 
@@ -196,7 +196,7 @@ def test_a_broker_that_its_starter_left_behind_is_ended_and_started_again(home):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
 def test_it_stops_cleanly_when_its_starter_is_killed(home):
     script = (
-        "import os, signal, sys; from pathlib import Path; from trilayer.local import kafka\n"
+        "import os, signal, sys; from pathlib import Path; from trilayer_local import kafka\n"
         "kafka.start(Path(sys.argv[1]), jars=Path(sys.argv[2]), echo=lambda _: None)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -19,6 +19,8 @@ PACKAGES = {
     "batch_layer",
     "speed_layer",
     "serving_layer",
+    "trilayer_server",
+    "trilayer_local",
 }
 
 
@@ -85,7 +87,7 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel):
     assert {
         f"trilayer_core/runtime/locks/{name}.lock" for name in ("kafka-broker", "spark-kafka")
     } <= set(names)
-    assert {"trilayer/local/log4j2.properties", "trilayer_core/runtime/log4j2.properties"} <= set(
+    assert {"trilayer_local/log4j2.properties", "trilayer_core/runtime/log4j2.properties"} <= set(
         names
     )
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
@@ -170,7 +172,7 @@ def test_the_demo_of_an_installed_trilayer_says_at_once_what_it_lacks(installed_
 
 def test_the_installed_code_finds_its_data(installed_bin, tmp_path):
     script = (
-        "from trilayer.local.kafka import _LOGGING; from trilayer_core.runtime import jars\n"
+        "from trilayer_local.kafka import _LOGGING; from trilayer_core.runtime import jars\n"
         "print(jars.__file__, len(jars.read_lock(jars.KAFKA_BROKER)), _LOGGING.exists())"
     )
     path, jars, logging = run(installed_bin / "python", "-c", script, cwd=tmp_path).split()

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from tests.support.waiting import until
-from trilayer.local import processes
 from trilayer_core.errors import ConflictError
+from trilayer_core.runtime import processes
 
 FOREVER = [sys.executable, "-c", "import signal; print('ready', flush=True); signal.pause()"]
 STUBBORN = [
@@ -73,7 +73,7 @@ def start_and_die(home, *, argv, die_with_parent):
     """A process that starts `argv` under the name 'left', and is then killed with -9."""
     script = (
         "import json, os, signal, sys; from pathlib import Path\n"
-        "from trilayer.local import processes\n"
+        "from trilayer_local import processes\n"
         "home, argv, die = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3] == 'True'\n"
         "started = processes.start('left', argv, home=home, die_with_parent=die)\n"
         "while 'ready' not in started.log.read_text(): pass\n"

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from tests.support.places import PROJECT
 from trilayer.cli.main import app
-from trilayer.local import kafka
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.runtime.settings import load_settings
+from trilayer_local import kafka
 
 DOCKER = PROJECT / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yml").read_text())

@@ -9,7 +9,15 @@ from tests.support.places import PROJECT
 
 MODULES = sorted(
     ".".join(path.relative_to(PROJECT).with_suffix("").parts)
-    for package in ("trilayer", "trilayer_core", "batch_layer", "speed_layer", "serving_layer")
+    for package in (
+        "trilayer",
+        "trilayer_core",
+        "batch_layer",
+        "speed_layer",
+        "serving_layer",
+        "trilayer_server",
+        "trilayer_local",
+    )
     for path in (PROJECT / package).rglob("*.py")
     if ">>> " in path.read_text()
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.places import PROJECT
+from tests.support.places import PACKAGES, PROJECT
 
 LAYERS = {"batch_layer", "speed_layer", "serving_layer"}
 ENGINES = {"pyspark", "duckdb"}
@@ -46,7 +46,7 @@ def test_every_folder_of_code_is_a_package_that_is_installed():
     declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["setuptools"]
     there = {
         ".".join(path.parent.relative_to(PROJECT).parts)
-        for top in ("trilayer", "trilayer_core", *LAYERS)
+        for top in PACKAGES
         for path in (PROJECT / top).rglob("*.py")
     }
     with_data = {name for name in declared["package-data"] if name != "*"}

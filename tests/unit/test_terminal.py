@@ -16,9 +16,9 @@ from rich.text import Text
 from serving_layer.result import RowSet
 from tests.support.published import CATALOG
 from trilayer.cli import context, quarantine, sql
-from trilayer.operations.project import Project
 from trilayer.operations.quarantine import Quarantined, ReasonCount
 from trilayer.operations.values import as_text
+from trilayer_core.project import Project
 from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.runtime.terminal import SafeConsole, VisibleFormatter, visible, write
@@ -163,10 +163,18 @@ def test_every_command_writes_by_the_functions_that_escape():
         "trilayer/cli/main.py": "a traceback, which is made visible",
         "trilayer/cli/quarantine.py": "the bytes of an event, to a file or a pipe",
         "trilayer/cli/speed.py": "fingerprints, for `trilayer up`",
-        "trilayer_core/runtime/class_recording.py": "the steps of a recording, for its parent",
+        "trilayer_local/class_recording.py": "the steps of a recording, for its parent",
     }
     found = set()
-    for package in ("trilayer", "trilayer_core", "batch_layer", "speed_layer", "serving_layer"):
+    for package in (
+        "trilayer",
+        "trilayer_core",
+        "batch_layer",
+        "speed_layer",
+        "serving_layer",
+        "trilayer_server",
+        "trilayer_local",
+    ):
         for file in (ROOT / package).rglob("*.py"):
             tree = ast.parse(file.read_text())
             if any(isinstance(node, ast.Call) and _writes(node.func) for node in ast.walk(tree)):

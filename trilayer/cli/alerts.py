@@ -15,9 +15,9 @@ import typer
 
 import serving_layer
 from trilayer.cli.context import err, stop_on_signal
-from trilayer.operations.project import project
 from trilayer.operations.values import plain
 from trilayer_core.errors import UsageError
+from trilayer_core.project import project
 from trilayer_core.runtime.terminal import visible, write
 
 END_S = 4.0

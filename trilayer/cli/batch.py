@@ -16,8 +16,8 @@ from serving_layer.history import version_of
 from trilayer.cli.context import err, out, print_json
 from trilayer.operations import batch as operation
 from trilayer.operations import delivery
-from trilayer.operations.project import Project, project, project_store, who
 from trilayer_core.errors import TrilayerError, UsageError
+from trilayer_core.project import Project, project, project_store, who
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.progress import shown
 from trilayer_core.seam import parse_time

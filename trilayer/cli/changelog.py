@@ -10,8 +10,8 @@ import typer
 
 from trilayer.cli.context import stop_on_signal
 from trilayer.operations.changelog import run_changelogs
-from trilayer.operations.project import project
 from trilayer_core.errors import UsageError
+from trilayer_core.project import project
 
 END_S = 3.0
 """The time limit for an orderly end after Ctrl-C, in seconds."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 import sys
 import traceback
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -20,85 +19,94 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from trilayer.cli.context import err, out, set_up_logging
-from trilayer_core.errors import TrilayerError
+from trilayer_core.errors import EnvironmentFault, TrilayerError, UsageError
+from trilayer_core.extension import Command, extensions
 from trilayer_core.runtime.terminal import visible
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A command in the list of `trilayer --help`, without importing its module.
-
-    Attributes:
-        at: Its definition, as `module:attribute`: a function, or an app with commands of its own.
-        help: The first paragraph of its own help.
-    """
-
-    at: str
-    help: str
-
-
 COMMANDS = {
-    "up": Entry("trilayer.cli.up:up", "Runs the local stack until Ctrl-C."),
-    "demo": Entry(
-        "trilayer.cli.demo:demo",
-        "Sends an example's events through the whole system and proves the answer.",
-    ),
-    "replay": Entry(
+    "replay": Command(
         "trilayer.cli.replay:replay",
         "Sends the rows of a file to a stream's topic, in order.",
     ),
-    "batch": Entry(
+    "batch": Command(
         "trilayer.cli.batch:app", "Runs the batch layer: runs, single steps, history, rollback."
     ),
-    "speed": Entry("trilayer.cli.speed:app", "Runs the speed layer."),
-    "alerts": Entry("trilayer.cli.alerts:app", "Judges events as they arrive, and shows alerts."),
-    "changelog": Entry("trilayer.cli.changelog:app", "Writes merged views to Kafka topics."),
-    "sql": Entry("trilayer.cli.sql:sql", "Queries the views in SQL."),
-    "serve": Entry("trilayer.cli.serve:serve", "Answers SQL clients and browsers, until Ctrl-C."),
-    "user": Entry("trilayer.cli.user:app", "Users of `trilayer serve`, and their passwords."),
-    "status": Entry(
+    "speed": Command("trilayer.cli.speed:app", "Runs the speed layer."),
+    "sql": Command("trilayer.cli.sql:sql", "Queries the views in SQL."),
+    "status": Command(
         "trilayer.cli.status:status", "Shows the status of streams, views and processes."
     ),
-    "doctor": Entry(
-        "trilayer.cli.doctor:doctor",
-        "Checks this machine, the settings, the catalog, the broker, the topics and the store.",
-    ),
-    "quarantine": Entry(
+    "quarantine": Command(
         "trilayer.cli.quarantine:app", "Shows, corrects or discards quarantined events."
     ),
-    "verify": Entry(
+    "verify": Command(
         "trilayer.cli.verify:verify", "Verifies all answers against the log and the master dataset."
     ),
-    "notebooks": Entry(
+    "notebooks": Command(
         "trilayer.cli.notebooks:notebooks",
         "Copies the notebooks into a folder, for your own catalog and store.",
     ),
 }
+"""The commands that need no extension."""
+
+FIRST = ("up", "demo", "doctor", "replay", "batch", "speed", "alerts", "changelog", "sql", "serve")
+"""The order of the first commands in the help; all others follow by name."""
+
+
+def commands() -> dict[str, Command]:
+    """Returns all commands by name, those of extensions among them.
+
+    Raises:
+        UsageError: An extension has a command of the name of another one.
+    """
+    named = dict(COMMANDS)
+    for extension, adding in extensions().items():
+        for name, command in adding.commands().items():
+            if name in named:
+                raise UsageError(
+                    f"the command {name!r} of the extension {extension!r} must have a name of its"
+                    " own; another command has it; rename it or remove the extension"
+                )
+            named[name] = command
+    ordered = [name for name in FIRST if name in named]
+    return {name: named[name] for name in (*ordered, *sorted({*named} - {*ordered}))}
 
 
 def load(name: str) -> TyperGroup | TyperCommand:
     """Loads the command with this name from its module.
 
     Loading all modules with their engines would take seconds.
+
+    Raises:
+        EnvironmentFault: A package of the extra that the command needs is not installed.
     """
-    module, _, attribute = COMMANDS[name].at.partition(":")
-    defined = getattr(import_module(module), attribute)
+    command = COMMANDS.get(name) or commands()[name]
+    module, _, attribute = command.at.partition(":")
+    try:
+        defined = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if not command.extra:
+            raise
+        raise EnvironmentFault(
+            f"`trilayer {name}` needs the package {error.name}, which is not installed; run:"
+            f" pip install 'trilayer[{command.extra}]'"
+        ) from None
     alone = typer.Typer()
     alone.callback()(lambda: None)
     if isinstance(defined, typer.Typer):
         alone.add_typer(defined, name=name)
     else:
         alone.command(name)(defined)
-    command = get_group(alone).commands[name]
-    assert isinstance(command, TyperGroup | TyperCommand)
-    return command
+    loaded = get_group(alone).commands[name]
+    assert isinstance(loaded, TyperGroup | TyperCommand)
+    return loaded
 
 
 class _Group(TyperGroup):
-    """The commands of COMMANDS, which are listed by their entries and loaded when they run."""
+    """The commands, which are listed by their descriptions and loaded when they run."""
 
     def __init__(self, **options: Any) -> None:
-        listed = {name: TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()}
+        listed = {name: TyperCommand(name, help=entry.help) for name, entry in commands().items()}
         super().__init__(**{**options, "commands": listed})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -16,7 +16,6 @@ from rich.table import Table
 
 from trilayer.cli.context import err, out, print_json
 from trilayer.operations.corrections import send_corrections
-from trilayer.operations.project import Project, project, who
 from trilayer.operations.quarantine import (
     Quarantined,
     choose,
@@ -28,6 +27,7 @@ from trilayer.operations.quarantine import discard as discard_events
 from trilayer.operations.sending import untried
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError
+from trilayer_core.project import Project, project, who
 from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.terminal import write
 

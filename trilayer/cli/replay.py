@@ -13,11 +13,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from trilayer.cli.context import err, out
 from trilayer.operations.files.reading import read_events
-from trilayer.operations.project import project
 from trilayer.operations.sending import Sent, send, untried
 from trilayer_core.compute.fitting import said_unknown
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.log.broker import Log
+from trilayer_core.project import project
 
 
 def replay(

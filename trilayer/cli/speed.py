@@ -13,8 +13,8 @@ import typer
 from speed_layer.run import run_speed
 from trilayer.cli.context import stop_on_signal
 from trilayer.operations import definitions
-from trilayer.operations.local_stack import restart_speed
-from trilayer.operations.project import project
+from trilayer.operations.speed_restart import restart_speed
+from trilayer_core.project import project
 
 END_S = 4.0
 """The time limit for an orderly end after Ctrl-C, in seconds."""

@@ -25,15 +25,15 @@ from serving_layer.connection import Connection, Relations
 from serving_layer.result import Provenance, Result
 from serving_layer.snapshot import LAYERS, Layer, Snapshot
 from trilayer.cli.context import err, out
-from trilayer.operations.project import project
 from trilayer.operations.values import as_text, plain
 from trilayer_core.errors import TrilayerError, UsageError, did_you_mean
+from trilayer_core.project import project
 from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.settings import Settings, load_settings
 from trilayer_core.runtime.terminal import write
 
 if TYPE_CHECKING:
-    from serving_layer.remote import RemoteConnection, RemoteSnapshot
+    from trilayer_server.client import RemoteConnection, RemoteSnapshot
 
 logger = logging.getLogger("trilayer.sql")
 
@@ -98,10 +98,7 @@ def sql(
                 " with --server; leave one of them out"
             )
         settings, text = load_settings(), query if query is not None else _read(file)
-        # Importing a client of HTTP takes a tenth of a second.
-        from serving_layer.remote import RemoteConnection
-
-        with RemoteConnection(server) as remote:
+        with serving_layer.connect(server) as remote:
             _answer(remote, text, settings, chosen, format_)
         return
     p = project()
@@ -116,9 +113,9 @@ def sql(
                     f"--table must be NAME=FILE, such as zones=zones.csv; got {given!r}"
                 )
             connection.table(name, path)
-        from trilayer.server.engine import system  # whose imports take a moment
+        from trilayer.operations.system_relations import relations_of  # imports take a moment
 
-        relate = partial(system.relations_of, project=p, connection=connection)
+        relate = partial(relations_of, project=p, connection=connection)
         _answer(connection, text, p.settings, chosen, format_, relate)
 
 

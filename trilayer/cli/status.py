@@ -12,13 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from trilayer.cli.context import err, out, print_json
-from trilayer.operations.project import project
 from trilayer.operations.status import (
     AlertStatus,
     PublicationStatus,
     StreamStatus,
     project_status,
 )
+from trilayer_core.project import project
 from trilayer_core.seam import Cut
 
 

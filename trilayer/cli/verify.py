@@ -13,10 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from trilayer.cli.context import err, out, print_json
-from trilayer.operations.project import Project, project
 from trilayer.operations.verification.findings import Verification
 from trilayer.operations.verification.run import verification
 from trilayer.operations.verification.server import server_verification
+from trilayer_core.project import Project, project
 from trilayer_core.runtime.progress import shown
 
 logger = logging.getLogger("trilayer.verify")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from batch_layer.cut import latest_ms, t_of_all, wait_until_settled
 from batch_layer.run import BatchLayer
 from trilayer.operations.delivery import deliver
-from trilayer.operations.project import Project
 from trilayer_core.errors import EnvironmentFault, LogError, SinkError, UsageError
 from trilayer_core.log.lag import after_cut
+from trilayer_core.project import Project
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
 from trilayer_core.store.looks import Looks

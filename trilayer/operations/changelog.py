@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 
 import serving_layer
 from serving_layer.changes import Difference, Follower
-from trilayer.operations.project import Project
 from trilayer_core.definitions.changelogs import Changelog
 from trilayer_core.errors import (
     CoverageError,
@@ -30,6 +29,7 @@ from trilayer_core.errors import (
 )
 from trilayer_core.log.broker import Log, Topic
 from trilayer_core.log.changelog import ChangelogWriter
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store

@@ -15,7 +15,6 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, RetriableError
 from pydantic import Field
 
-from trilayer.operations.project import Project
 from trilayer.operations.quarantine import Quarantined, quarantined
 from trilayer.operations.record_key import key_of, partition_of
 from trilayer.operations.sending import finish
@@ -23,6 +22,7 @@ from trilayer_core.compute.formats import format_of
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.log.broker import Log
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 import serving_layer
 from serving_layer.tables import batch_table
-from trilayer.operations.project import Project
 from trilayer_core.compute.merging import present_select
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.sinks import Delivery, Sink
 from trilayer_core.definitions.steps import how_far
 from trilayer_core.errors import SinkError, UsageError, did_you_mean
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.store import layout
 from trilayer_core.store.publication import Publication

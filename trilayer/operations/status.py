@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import serving_layer
 from serving_layer import Provenance, Snapshot, StreamProvenance
-from trilayer.local import airflow, processes
 from trilayer.operations.changelog import ChangelogState
-from trilayer.operations.project import Project
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.changelogs import Changelog
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError
+from trilayer_core.extension import extensions
+from trilayer_core.project import Project
+from trilayer_core.runtime import processes
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Cut, format_time, parse_time
 from trilayer_core.store import layout
@@ -201,24 +203,6 @@ class ProcessStatus:
 
 
 @dataclass(frozen=True)
-class AirflowStatus:
-    """The address and login of the local stack's Airflow; None if it is not running.
-
-    Attributes:
-        url: The address.
-        user: The user.
-        password_file: The file with the password.
-        blocked_by: If the batch is late: what keeps scheduled runs from beginning, in words, such
-            as a run that is active. Otherwise, and in what the server reports, empty.
-    """
-
-    url: str
-    user: str
-    password_file: str
-    blocked_by: str = ""
-
-
-@dataclass(frozen=True)
 class Status:
     """The whole project.
 
@@ -239,7 +223,7 @@ class Status:
     changelogs: Mapping[str, ChangelogStatus]
     alerts: Mapping[str, AlertStatus]
     processes: list[ProcessStatus]
-    airflow: AirflowStatus | None
+    airflow: Any
     speed_note: str
 
 
@@ -250,10 +234,8 @@ def project_status(p: Project) -> Status:
         with connection.snapshot() as snapshot:
             views = {view.name: _view(view, snapshot, provenance) for view in p.catalog.views}
     standing = status_of(p, provenance, views)
-    running = airflow.running(p.settings.home.resolve())
-    if running and standing.airflow and (not standing.publication or standing.publication.late):
-        blocked_by = airflow.blocked_by(running, "lambda_batch")
-        standing = replace(standing, airflow=replace(standing.airflow, blocked_by=blocked_by))
+    if standing.airflow and (not standing.publication or standing.publication.late):
+        standing = replace(standing, airflow=_sections(p, late=True)["airflow"])
     return standing
 
 
@@ -286,7 +268,7 @@ def status_of(p: Project, provenance: Provenance, views: Mapping[str, ViewStatus
             )
             for process in running
         ],
-        airflow=_airflow(p),
+        airflow=_sections(p, late=False).get("airflow"),
         speed_note=_speed_note(home, [process.name for process in running]),
     )
 
@@ -442,9 +424,9 @@ def _publication(p: Project, provenance: Provenance) -> PublicationStatus | None
     )
 
 
-def _airflow(p: Project) -> AirflowStatus | None:
-    home = p.settings.home.resolve()
-    running = airflow.running(home)
-    if running is None:
-        return None
-    return AirflowStatus(running.url, running.user, str(airflow.password_file(home)))
+def _sections(p: Project, *, late: bool) -> Mapping[str, Any]:
+    """The sections of all extensions."""
+    sections: dict[str, Any] = {}
+    for extension in extensions().values():
+        sections |= extension.status(p, late=late)
+    return sections

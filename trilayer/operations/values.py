@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from decimal import Decimal
 
@@ -96,3 +97,8 @@ def as_text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return escape(str(plain(value)))
+
+
+def as_json(value: object) -> str:
+    """Returns a value as JSON; numbers that JSON can't hold are text."""
+    return json.dumps(plain(value), ensure_ascii=False)

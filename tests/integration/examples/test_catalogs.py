@@ -17,10 +17,10 @@ from examples.flights.__main__ import prepare
 from examples.flights.truth import truth
 from examples.retail.generate import generate, truth_path
 from tests.support.answers import answers, parsed, partials, with_positions
-from trilayer.operations.demo import EXAMPLES
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.compute.parsing import REJECT
 from trilayer_core.definitions.catalog import load_catalog
+from trilayer_local.demo import EXAMPLES
 
 NAMES = [f"examples.{name}:catalog" for name in EXAMPLES]
 START = datetime(2026, 1, 1, tzinfo=UTC)

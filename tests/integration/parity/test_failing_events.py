@@ -17,11 +17,11 @@ from tests.support.layers import Pipeline, quick
 from tests.support.oracle import Asked, Event, Windowed, answer, differences, field
 from tests.support.waiting import in_thread, until
 from trilayer import Catalog, Rows, Stream, View, count, latest, sum_, tumbling
-from trilayer.operations.project import Project
 from trilayer.operations.quarantine import quarantined
 from trilayer.operations.status import project_status
 from trilayer.operations.verification.run import verification
 from trilayer_core.errors import CoverageError, TrilayerError
+from trilayer_core.project import Project
 from trilayer_core.store import layout
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]

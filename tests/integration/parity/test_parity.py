@@ -52,7 +52,6 @@ from trilayer import (
     tumbling,
     variance,
 )
-from trilayer.operations.project import Project
 from trilayer.operations.verification.run import verification
 from trilayer_core.compute.merging import (
     compare_partials,
@@ -60,6 +59,7 @@ from trilayer_core.compute.merging import (
     insert_rows,
     open_duckdb,
 )
+from trilayer_core.project import Project
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

@@ -8,11 +8,11 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from trilayer import Catalog, Stream, View, count
-from trilayer.cli.doctor import CHECKS
-from trilayer.operations.project import Project
 from trilayer_core.errors import LogError, TrilayerError
 from trilayer_core.log.broker import Log
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
+from trilayer_local.commands.doctor import CHECKS
 
 pytestmark = pytest.mark.kafka
 

@@ -14,9 +14,9 @@ from psycopg import errors
 from tests.support.sales import catalog_on
 from tests.support.served import Served
 from tests.support.waiting import until
-from trilayer.server.engine.question import EngineLimits
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server.engine.question import EngineLimits
 
 pytestmark = pytest.mark.slow
 

@@ -15,19 +15,19 @@ from psycopg import errors, pq
 from tests.support.in_thread import InThread
 from tests.support.sales import catalog_on
 from tests.support.waiting import until
-from trilayer.operations.project import Project
-from trilayer.server.engine import pool as pools
-from trilayer.server.engine.pool import Pool
-from trilayer.server.engine.question import EngineLimits
-from trilayer.server.http import serving as web
-from trilayer.server.http.application import app
-from trilayer.server.http.security import WebAccess
-from trilayer.server.http.store_reader import StoreReader
-from trilayer.server.users import Users
-from trilayer.server.wire.authentication import Access
-from trilayer.server.wire.listen import Server
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server.engine import pool as pools
+from trilayer_server.engine.pool import Pool
+from trilayer_server.engine.question import EngineLimits
+from trilayer_server.http import serving as web
+from trilayer_server.http.application import app
+from trilayer_server.http.security import WebAccess
+from trilayer_server.http.store_reader import StoreReader
+from trilayer_server.users import Users
+from trilayer_server.wire.authentication import Access
+from trilayer_server.wire.listen import Server
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,10 @@ from tests.support.places import PROJECT
 from tests.support.served import Served
 from tests.support.sql_clients import CLIENTS, NULL, Failed, same, values_of
 from trilayer import Catalog
-from trilayer.server.users import Users
-from trilayer.server.wire.authentication import Access
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server.users import Users
+from trilayer_server.wire.authentication import Access
 
 pytestmark = pytest.mark.slow
 

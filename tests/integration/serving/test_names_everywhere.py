@@ -14,9 +14,9 @@ from tests.support.served import Serving
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count, latest, max_, sum_
 from trilayer.cli import sql as command
-from trilayer.operations.project import Project
 from trilayer.operations.verification.run import verification
 from trilayer_core.errors import ConflictError
+from trilayer_core.project import Project
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -13,9 +13,9 @@ from speed_layer import run
 from tests.support.layers import Pipeline, quick
 from tests.support.waiting import in_thread, until
 from trilayer import Catalog, Stream, View, count
-from trilayer.operations.project import Project
 from trilayer.operations.verification.run import verification
 from trilayer_core.errors import CoverageError
+from trilayer_core.project import Project
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

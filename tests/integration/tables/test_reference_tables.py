@@ -14,8 +14,8 @@ from tests.support.waiting import until
 from trilayer import Catalog, Query, Rows, Stream, Table, View, count, sum_
 from trilayer.errors import CoverageError, UsageError
 from trilayer.operations.definitions import loaded
-from trilayer.operations.project import Project
 from trilayer.operations.verification.run import verification
+from trilayer_core.project import Project
 from trilayer_core.store import leftovers, tables
 from trilayer_core.store.leftovers import find_leftovers
 

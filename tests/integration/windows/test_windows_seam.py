@@ -28,8 +28,8 @@ from trilayer import (
     sum_,
 )
 from trilayer.operations.delivery import deliver
-from trilayer.operations.project import Project
 from trilayer.operations.verification.run import verification
+from trilayer_core.project import Project
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -26,8 +26,9 @@ from tests.support.faults.run import Seen, run_fault
 from tests.support.faults.stack import NAMESPACE, Report, Stack, leftovers
 from tests.support.fuzz.run import fuzz
 from tests.support.places import JARS
-from trilayer_core.runtime import class_archive, jars
+from trilayer_core.runtime import jars
 from trilayer_core.runtime.settings import Settings
+from trilayer_local import class_archive
 
 FUZZ = "fuzz-server"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.faults.stack import Refused, Stack
-from trilayer.local import kafka
+from trilayer_local import kafka
 
 
 @dataclass(frozen=True)

@@ -33,16 +33,17 @@ from tests.support.faults.ledger import Ledger
 from tests.support.faults.traffic import Producer, catalog_on, good
 from tests.support.hostile import hostile_events
 from tests.support.project import PROJECT, Project
-from trilayer.local import kafka, processes, spark
 from trilayer.operations.quarantine import quarantined
 from trilayer_core.errors import ConflictError, EnvironmentFault
 from trilayer_core.log.broker import Log
+from trilayer_core.runtime import processes
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import VARIABLE
 from trilayer_core.seam import parse_time
 from trilayer_core.store.intervals import chain_end, of_origin
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
+from trilayer_local import kafka, spark
 
 MARK = "FAULTS_STACK"
 """Variable that every process of a stack inherits, so that what is left of it is found."""

@@ -35,12 +35,12 @@ from tests.support.fuzz.attacks import Attacker, Seen, Target
 from tests.support.places import PROJECT
 from tests.support.waiting import until
 from trilayer import Catalog
-from trilayer.server.engine import loader
-from trilayer.server.engine.pool import IDLE_FOR_EACH
-from trilayer.server.serving import USERS
-from trilayer.server.users import Users
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server.engine import loader
+from trilayer_server.engine.pool import IDLE_FOR_EACH
+from trilayer_server.serving import USERS
+from trilayer_server.users import Users
 
 CANARY = "canary-4b1f0e77"
 """In a file beside the store and in the server's environment; it may be in no reply."""

@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 from speed_layer.compaction import compact
 from tests.support.layers import Pipeline, quick
 from trilayer import Catalog, Rows, Stream, View, count, latest, max_, mean, sliding, sum_, tumbling
-from trilayer.operations.project import Project
 from trilayer.operations.verification.findings import Verification
 from trilayer.operations.verification.run import verification
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 

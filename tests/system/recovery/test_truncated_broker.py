@@ -18,12 +18,12 @@ from tests.support.layers import Pipeline, quick
 from tests.support.places import JARS
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count, sum_
-from trilayer.local import kafka
 from trilayer_core.errors import LogError
 from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
+from trilayer_local import kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 

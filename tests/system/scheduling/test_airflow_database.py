@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import create_engine, text
 
-from trilayer.local import airflow_database
+from trilayer_local import airflow_database
 
 
 def test_a_savepoint_begins_a_transaction_that_writes(tmp_path):

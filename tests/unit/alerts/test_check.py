@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from trilayer import Alert, Catalog, Stream, View, count
-from trilayer.operations.checks.alerts import check_alerts
-from trilayer.operations.checks.examination import Note
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_local.doctor.alerts import check_alerts
+from trilayer_local.doctor.examination import Note
 
 
 @pytest.mark.parametrize(

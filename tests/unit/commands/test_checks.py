@@ -18,18 +18,18 @@ from typer.testing import CliRunner
 
 from tests.support.places import JARS, PROJECT
 from trilayer.cli.main import app
-from trilayer.operations.checks import machine
-from trilayer.operations.checks.all_checks import WITHIN_S, require
-from trilayer.operations.checks.examination import Check, Here, examine
-from trilayer.operations.checks.store import check_file_system
-from trilayer.operations.project import Project
-from trilayer.operations.project import project as open_project
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
+from trilayer_core.project import Project
+from trilayer_core.project import project as open_project
 from trilayer_core.runtime import java
 from trilayer_core.runtime.settings import Settings, load_settings
 from trilayer_core.store.files import Store
+from trilayer_local.doctor import machine
+from trilayer_local.doctor.all_checks import WITHIN_S, require
+from trilayer_local.doctor.examination import Check, Here, examine
+from trilayer_local.doctor.store import check_file_system
 
 CATALOG = "examples.flights:catalog"
 
@@ -40,8 +40,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings(tmp_path)
     # These are about what is found; a busy machine may take longer than a person is made to wait.
-    monkeypatch.setattr("trilayer.cli.doctor.LEAST_S", 60.0)
-    monkeypatch.setattr("trilayer.operations.checks.all_checks.BEFORE_START_S", 60.0)
+    monkeypatch.setattr("trilayer_local.commands.doctor.LEAST_S", 60.0)
+    monkeypatch.setattr("trilayer_local.doctor.all_checks.BEFORE_START_S", 60.0)
     return tmp_path
 
 
@@ -63,8 +63,8 @@ def settings(folder, **values):
 @pytest.fixture(autouse=True)
 def stays_alive(monkeypatch):
     """`doctor` ends its process while a check still waits; here that is the tests' own."""
-    monkeypatch.setattr("trilayer.cli.doctor.unfinished", lambda: False)
-    monkeypatch.setattr("trilayer.cli.doctor.LEAST_S", WITHIN_S)
+    monkeypatch.setattr("trilayer_local.commands.doctor.unfinished", lambda: False)
+    monkeypatch.setattr("trilayer_local.commands.doctor.LEAST_S", WITHIN_S)
 
 
 def project():
@@ -310,7 +310,7 @@ def test_java_and_disk(folder, monkeypatch):
 
 
 def test_airflow_that_is_not_installed(folder, monkeypatch):
-    monkeypatch.setattr("trilayer.local.airflow.is_installed", lambda: False)
+    monkeypatch.setattr("trilayer_local.airflow.is_installed", lambda: False)
     require(project(), with_airflow=False)
     with pytest.raises(EnvironmentFault, match=r"pip install 'trilayer\[airflow\]'.*--no-airflow"):
         require(project(), with_airflow=True)

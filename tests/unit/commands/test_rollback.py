@@ -9,12 +9,12 @@ from tests.support.published import CATALOG, STREAM, VIEW, begin, run_once
 from tests.support.served_http import ServedHttp
 from trilayer import Catalog, Stream, View, count
 from trilayer.cli.main import app
-from trilayer.operations.project import Project
-from trilayer.server.http.security import WebAccess
 from trilayer_core.errors import UsageError
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import Publications
+from trilayer_server.http.security import WebAccess
 
 OTHER = Stream("others", "k int, at timestamp", event_time="at")
 
@@ -52,9 +52,7 @@ def store(tmp_path, monkeypatch):
 
 def rollback(monkeypatch, views, *arguments):
     """Runs the command with these views as the present definitions."""
-    monkeypatch.setattr(
-        "trilayer.operations.project.load_catalog", lambda name: Catalog(views=views)
-    )
+    monkeypatch.setattr("trilayer_core.project.load_catalog", lambda name: Catalog(views=views))
     return CliRunner().invoke(app, ["batch", "rollback", *arguments])
 
 
@@ -107,7 +105,7 @@ def test_the_server_prevents_it_too(store, tmp_path):
 
 
 def test_who_holds_a_version_can_be_named(store, monkeypatch):
-    monkeypatch.setattr("trilayer.operations.project.load_catalog", lambda name: CATALOG)
+    monkeypatch.setattr("trilayer_core.project.load_catalog", lambda name: CATALOG)
     rollback(monkeypatch, [VIEW], "--hold", "--by", "ann (Airflow)")
     status = CliRunner().invoke(app, ["batch", "history"])
     assert "by ann (Airflow)" in status.stdout

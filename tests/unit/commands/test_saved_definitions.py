@@ -12,12 +12,12 @@ import pytest
 from tests.support.published import CATALOG, VIEW
 from tests.support.waiting import until
 from trilayer import Catalog, Table
-from trilayer.operations import local_stack
 from trilayer.operations.definitions import Definitions, Watch, as_line, changes, loaded, saved
-from trilayer.operations.project import Project
 from trilayer_core.errors import EnvironmentFault, UsageError
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_local import stack as local_stack
 
 BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, {}, ())
 PUBLISHED = SimpleNamespace(

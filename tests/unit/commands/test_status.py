@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from examples.flights import catalog
 from tests.support.waiting import until
 from trilayer.cli.main import app
-from trilayer.local import processes
+from trilayer_core.runtime import processes
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from trilayer import Catalog, Stream, View, count
 from trilayer.cli.replay import summary
 from trilayer.cli.sql import describe
 from trilayer.operations.files.events import Event
-from trilayer.operations.project import who
 from trilayer.operations.sending import Sent
 from trilayer_core.log.lag import Lag
+from trilayer_core.project import who
 
 STREAM = StreamProvenance({0: 10}, {0: 30}, "000001-ab", 20, 0, "")
 NONE_WAITS = Lag({0: 30}, 0, 0.0, 4.0, {})

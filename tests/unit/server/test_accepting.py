@@ -9,10 +9,10 @@ from contextlib import ExitStack, suppress
 
 from tests.support.served_http import ScriptedEngine, opened
 from tests.support.waiting import until_in_loop
-from trilayer.server import accepting
-from trilayer.server.accepting import Bucket
-from trilayer.server.http import serving
-from trilayer.server.wire import listen
+from trilayer_server import accepting
+from trilayer_server.accepting import Bucket
+from trilayer_server.http import serving
+from trilayer_server.wire import listen
 
 CANCEL = struct.pack(">iiii", 16, 80877102, 1, 0)
 

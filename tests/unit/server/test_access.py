@@ -14,16 +14,16 @@ import pytest
 from tests.support.certificates import write_certificate
 from tests.support.sales import catalog_on
 from tests.support.served import Served
-from trilayer.operations.project import Project
-from trilayer.server import serving
-from trilayer.server.users import Users, Verifier
-from trilayer.server.wire import scram
-from trilayer.server.wire.authentication import Access
-from trilayer.server.wire.listen import check_exposed
-from trilayer.server.wire.messages import ProtocolFault
 from trilayer_core.errors import SettingsError, UsageError
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server import serving
+from trilayer_server.users import Users, Verifier
+from trilayer_server.wire import scram
+from trilayer_server.wire.authentication import Access
+from trilayer_server.wire.listen import check_exposed
+from trilayer_server.wire.messages import ProtocolFault
 
 PASSWORD = "pencil ①"
 

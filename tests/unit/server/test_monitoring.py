@@ -23,16 +23,16 @@ from tests.support.served import Serving
 from tests.support.served_http import SOLD, counts
 from tests.support.waiting import until
 from trilayer.cli.main import app
-from trilayer.operations.project import Project
 from trilayer.operations.quarantine import choose, discard
-from trilayer.server.http import store_reader
 from trilayer_core.log.lag import Lag
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import ReconciledView
+from trilayer_server.http import store_reader
 
 FOLDER = PROJECT / "docker" / "monitoring"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text())

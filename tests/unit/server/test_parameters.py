@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors, generators
 
-from trilayer.server.encoding.parameters import number_of
+from trilayer_server.encoding.parameters import number_of
 
 VALUES = [
     Decimal("1.5"), Decimal("-0.001"), Decimal("12345678901234567890.5"), Decimal(0),

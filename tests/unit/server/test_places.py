@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trilayer.server.engine.places import Places
+from trilayer_server.engine.places import Places
 
 
 class Waits:

@@ -17,12 +17,12 @@ from tests.support.sales import catalog_on
 from tests.support.served import Served
 from tests.support.waiting import until_in_loop
 from trilayer import Catalog
-from trilayer.operations.project import Project
-from trilayer.server.engine.pool import STARTS, Pool
-from trilayer.server.engine.question import EngineLimits, Question, Refusal
-from trilayer.server.wire.client import Client
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server.engine.pool import STARTS, Pool
+from trilayer_server.engine.question import EngineLimits, Question, Refusal
+from trilayer_server.wire.client import Client
 
 MANY = f"SELECT {', '.join(f'1 AS c{n}' for n in range(1_700))}"
 ENDLESS = "SELECT count(*) FROM range(1_000_000_000_000)"
@@ -265,7 +265,7 @@ def test_a_worker_that_was_idle_for_a_while_is_for_any_client(project, monkeypat
         async with Pool(project, EngineLimits(workers=1)) as pool:
             (worker,) = await leased(pool, "ann")
             pool.give_back(worker)
-            monkeypatch.setattr("trilayer.server.engine.pool.OWN_S", 0.0)
+            monkeypatch.setattr("trilayer_server.engine.pool.OWN_S", 0.0)
             assert await leased(pool, "bob") == [worker]
 
     asyncio.run(run())

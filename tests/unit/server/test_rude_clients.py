@@ -14,16 +14,16 @@ from psycopg import errors
 from tests.support.sales import catalog_on
 from tests.support.served import Served
 from tests.support.waiting import until
-from trilayer.operations.project import Project
-from trilayer.server.engine.pool import Pool
-from trilayer.server.engine.question import EngineLimits, Question
-from trilayer.server.introspection import SessionInfo
-from trilayer.server.metrics import Metrics
-from trilayer.server.wire import listen, prepared, session
-from trilayer.server.wire.client import Client
-from trilayer.server.wire.messages import PROTOCOL, Startup
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server.engine.pool import Pool
+from trilayer_server.engine.question import EngineLimits, Question
+from trilayer_server.introspection import SessionInfo
+from trilayer_server.metrics import Metrics
+from trilayer_server.wire import listen, prepared, session
+from trilayer_server.wire.client import Client
+from trilayer_server.wire.messages import PROTOCOL, Startup
 
 BEGIN = b"BEGIN\0"
 SELECT = b"SELECT i FROM range(100000) t(i)\0"

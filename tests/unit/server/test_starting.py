@@ -13,12 +13,12 @@ from tests.support.published import CATALOG, SETTINGS, VIEW, run_once
 from tests.support.served import Serving
 from tests.support.waiting import until
 from trilayer import Catalog, Table
-from trilayer.operations.project import Project
-from trilayer.server.engine import loader
-from trilayer.server.serving import serve
 from trilayer_core.errors import EnvironmentFault
+from trilayer_core.project import Project
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
+from trilayer_server.engine import loader
+from trilayer_server.serving import serve
 
 SETTINGS = SETTINGS.model_copy(update={"serve_port": 0, "serve_http_port": 0})
 

@@ -7,12 +7,12 @@ A pattern that tries again and again does not end within the life of a test run.
 import pytest
 
 from tests.support.sales import catalog_on
-from trilayer.server.engine.keys import key_of
-from trilayer.server.engine.question import Refusal
-from trilayer.server.wire.copying import copy_of
-from trilayer.server.wire.cursors import cursor_statement
-from trilayer.server.wire.setting import Setting, setting_of
-from trilayer.server.wire.text import first_word, is_nothing
+from trilayer_server.engine.keys import key_of
+from trilayer_server.engine.question import Refusal
+from trilayer_server.wire.copying import copy_of
+from trilayer_server.wire.cursors import cursor_statement
+from trilayer_server.wire.setting import Setting, setting_of
+from trilayer_server.wire.text import first_word, is_nothing
 
 MANY = 20_000
 CATALOG = catalog_on("sales")

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.support.waiting import until_in_loop
-from trilayer.server.engine import turns
-from trilayer.server.engine.turns import Turns
+from trilayer_server.engine import turns
+from trilayer_server.engine.turns import Turns
 
 
 class Computing:

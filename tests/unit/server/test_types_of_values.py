@@ -6,7 +6,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from trilayer.server.encoding.answers import encoder
+from trilayer_server.encoding.answers import encoder
 
 ALIKE = [
     "INTERVAL '400 days'",

@@ -9,12 +9,12 @@ import pytest
 from tests.support.sales import catalog_on
 from tests.support.served import Served
 from tests.support.user_files import UNREADABLE, WITHOUT_USERS
-from trilayer.server.users import MOST_CHARACTERS, Users
-from trilayer.server.wire import listen
-from trilayer.server.wire.authentication import Access
 from trilayer_core.errors import UsageError
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server.users import MOST_CHARACTERS, Users
+from trilayer_server.wire import listen
+from trilayer_server.wire.authentication import Access
 
 PASSWORD = "pencil"
 

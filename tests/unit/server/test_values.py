@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trilayer.server.encoding import values
+from trilayer_server.encoding import values
 
 DECIMALS = [(5, 0), (12, 2), (18, 4), (9, 9), (7, 3), (17, 5), (38, 10)]
 

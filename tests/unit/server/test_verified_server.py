@@ -13,15 +13,15 @@ from tests.support.served import Serving
 from tests.support.waiting import until
 from trilayer import Rows, Stream, View, count, max_, mean
 from trilayer.cli import verify as command
-from trilayer.operations.project import Project
 from trilayer.operations.verification.server import server_verification
-from trilayer.server import verifying
 from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.segments import TICK
+from trilayer_server import verifying
 
 STARTING_S = 60
 """The process that computes answers again has to start, beside those of other tests."""

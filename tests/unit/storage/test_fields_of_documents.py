@@ -10,7 +10,6 @@ import pytest
 import serving_layer
 from tests.support.damaged_documents import changes, undetected
 from tests.support.published import CATALOG, SETTINGS, STREAM, run_once
-from trilayer.operations.project import Project
 from trilayer.operations.verification.documents import (
     check_chain_files,
     publication_faults,
@@ -18,6 +17,7 @@ from trilayer.operations.verification.documents import (
 from trilayer.operations.verification.master import check_chain, check_publication
 from trilayer.operations.verification.state import read_state
 from trilayer_core.errors import IntegrityError, TrilayerError
+from trilayer_core.project import Project
 from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store

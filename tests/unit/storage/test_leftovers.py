@@ -15,7 +15,6 @@ from batch_layer.publish import clean, publish
 from tests.support.places import PROJECT
 from tests.support.published import CATALOG, SETTINGS, STREAM, begin, complete, run_once
 from trilayer import Catalog, Rows, Table, View, count
-from trilayer.cli import doctor as doctor_command
 from trilayer_core.store import layout
 from trilayer_core.store import leftovers as leftovers_module
 from trilayer_core.store.fence import Fence
@@ -34,6 +33,7 @@ from trilayer_core.store.leftovers import (
 )
 from trilayer_core.store.segments import Generation
 from trilayer_core.store.tables import stored_table
+from trilayer_local.commands import doctor as doctor_command
 
 CHAIN = layout.chain(STREAM, STREAM.fingerprint)
 GENERATION_1 = "speed/events/000001-abcdef"

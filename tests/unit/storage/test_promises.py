@@ -6,12 +6,12 @@ import pytest
 from serving_layer.history import history
 from tests.support.published import CATALOG, SETTINGS, begin, run_once
 from trilayer.cli import batch
-from trilayer.operations.checks.store import check_store
-from trilayer.operations.project import Project
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.store.files import Store
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
+from trilayer_local.doctor.store import check_store
 
 
 def test_of_a_local_disk_nothing_is_said(store):

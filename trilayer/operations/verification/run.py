@@ -8,7 +8,6 @@ from typing import Any
 
 import serving_layer
 from batch_layer.engine import StartSpark, batch_spark
-from trilayer.operations.project import Project
 from trilayer.operations.verification.alerts import verify_alerts
 from trilayer.operations.verification.control import control_faults
 from trilayer.operations.verification.documents import (
@@ -33,6 +32,7 @@ from trilayer.operations.verification.views import Answers, compare_layers, comp
 from trilayer_core.compute.grouping import plan
 from trilayer_core.compute.merging import Comparison, open_duckdb
 from trilayer_core.errors import CoverageError, IntegrityError
+from trilayer_core.project import Project
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.generations import Generations

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import serving_layer
 from serving_layer.digests import compared, digest_sql
-from serving_layer.remote import RemoteConnection
-from trilayer.operations.project import Project
 from trilayer_core.errors import CoverageError
+from trilayer_core.project import Project
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def server_verification(
     equal: list[str] = []
     differences: dict[str, str] = {}
     unanswered: dict[str, str] = {}
-    with RemoteConnection(url) as server:
+    with serving_layer.connect(url) as server:
         for view in p.catalog.views:
             tell(f"comparing {view.name}")
             ask = partial(server.sql, digest_sql(view))

@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from serving_layer.result import StreamProvenance
-from trilayer.operations.project import Project
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError
+from trilayer_core.project import Project
 from trilayer_core.store.cover import Cover, cover_from
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.intervals import Interval, intervals_below, of_origin

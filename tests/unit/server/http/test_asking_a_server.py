@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 import serving_layer
 from trilayer.cli.main import app
-from trilayer.server.http.security import WebAccess
 from trilayer_core.errors import CoverageError, EnvironmentFault, IntegrityError, UsageError
+from trilayer_server.http.security import WebAccess
 
 QUERIES = [
     "SELECT * FROM sold ORDER BY buyer",

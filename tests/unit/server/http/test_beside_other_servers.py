@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.certificates import write_certificate
 from tests.support.served_http import ScriptedEngine, opened
-from trilayer.server.http.serving import serve
 from trilayer_core.errors import EnvironmentFault
+from trilayer_server.http.serving import serve
 
 
 def test_signals_are_left_to_the_process(tmp_path):

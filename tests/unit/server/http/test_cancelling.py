@@ -9,12 +9,12 @@ import pytest
 
 import serving_layer
 from tests.support.waiting import until
-from trilayer.server.engine.question import Refusal
-from trilayer.server.http.faults import Failure
-from trilayer.server.http.limits import USUAL, Limits
-from trilayer.server.http.questions import Questions
-from trilayer.server.http.security import Requester
 from trilayer_core.errors import EnvironmentFault, IntegrityError
+from trilayer_server.engine.question import Refusal
+from trilayer_server.http.faults import Failure
+from trilayer_server.http.limits import USUAL, Limits
+from trilayer_server.http.questions import Questions
+from trilayer_server.http.security import Requester
 
 ARROW = "application/vnd.apache.arrow.stream"
 

@@ -6,8 +6,8 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from trilayer.server.http.columns import rows_json, type_name
-from trilayer.server.http.sql import Asked, _parameters
+from trilayer_server.http.columns import rows_json, type_name
+from trilayer_server.http.sql import Asked, _parameters
 
 
 @pytest.mark.parametrize(

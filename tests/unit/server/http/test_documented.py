@@ -12,8 +12,8 @@ from benchmarks.written import Written
 from tests.support.places import PROJECT
 from tests.support.readme import blocks
 from tests.support.served import Serving
-from trilayer.operations.project import Project
 from trilayer_core.compute.grouping import partial_schema
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.served_http import counts, events
 from tests.support.waiting import until
-from trilayer.server.engine.question import Refusal
-from trilayer.server.http import serving as web
-from trilayer.server.http.limits import Limits
-from trilayer.server.serving import limits as serving_limits
 from trilayer_core.runtime.settings import Settings
+from trilayer_server.engine.question import Refusal
+from trilayer_server.http import serving as web
+from trilayer_server.http.limits import Limits
+from trilayer_server.serving import limits as serving_limits
 
 EXAMPLE = [b'[["ann",1],["bob",2]]']
 

@@ -10,9 +10,9 @@ import pytest
 from tests.support.certificates import write_certificate
 from tests.support.served_http import ScriptedEngine, opened
 from tests.support.waiting import until
-from trilayer.server import accepting
-from trilayer.server.http import serving as web
-from trilayer.server.http.serving import serve
+from trilayer_server import accepting
+from trilayer_server.http import serving as web
+from trilayer_server.http.serving import serve
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 BODY = b"POST /v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -3,8 +3,8 @@
 import pytest
 
 from trilayer import Catalog, Stream, View, count, tumbling
-from trilayer.server.engine.keys import key_of
-from trilayer.server.http.subscribe import whole_sql
+from trilayer_server.engine.keys import key_of
+from trilayer_server.http.subscribe import whole_sql
 
 STREAM = Stream("sales", "buyer string, at timestamp", event_time="at")
 CATALOG = Catalog(

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.places import INSTALL
 from tests.support.served_http import opened
-from trilayer.server.engine.question import Refusal
+from trilayer_server.engine.question import Refusal
 
 PROMTOOL = shutil.which("promtool")
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from trilayer.server.http import one_by_one
-from trilayer.server.http.one_by_one import OneByOne
+from trilayer_server.http import one_by_one
+from trilayer_server.http.one_by_one import OneByOne
 
 
 @pytest.fixture

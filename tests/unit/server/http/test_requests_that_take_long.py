@@ -11,8 +11,8 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tests.support.served_http import events
-from trilayer.server.http.security import WebAccess
-from trilayer.server.http.shared import Shared
+from trilayer_server.http.security import WebAccess
+from trilayer_server.http.shared import Shared
 
 ANSWER = [b'[["x",1]]']
 MANY = 20_000

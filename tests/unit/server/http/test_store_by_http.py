@@ -10,15 +10,15 @@ import pytest
 
 import serving_layer
 from tests.support.served_http import counts, opened
-from trilayer.operations.project import Project
 from trilayer.operations.quarantine import Quarantined
 from trilayer.operations.status import project_status
-from trilayer.server.engine.question import Refusal
-from trilayer.server.http import store_reader
-from trilayer.server.http.limits import Limits
-from trilayer.server.http.security import WebAccess
-from trilayer.server.http.store_reader import THREADS
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
+from trilayer_server.engine.question import Refusal
+from trilayer_server.http import store_reader
+from trilayer_server.http.limits import Limits
+from trilayer_server.http.security import WebAccess
+from trilayer_server.http.store_reader import THREADS
 
 ADMIN = WebAccess(lambda name, password: "admin" if password == "secret" else None)
 

@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from tests.support.user_files import UNREADABLE, WITHOUT_USERS
-from trilayer.server.http import security
-from trilayer.server.http.security import WebAccess
-from trilayer.server.http.shared import SUBSCRIPTIONS
-from trilayer.server.users import Users
+from trilayer_server.http import security
+from trilayer_server.http.security import WebAccess
+from trilayer_server.http.shared import SUBSCRIPTIONS
+from trilayer_server.users import Users
 
 PASSWORDS = {("ann", "one"): "reader", ("root", "two"): "admin"}
 

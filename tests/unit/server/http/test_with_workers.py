@@ -11,9 +11,9 @@ import pytest
 import serving_layer
 from tests.support.served_http import ServedHttp, counts, events, opened
 from tests.support.waiting import until
-from trilayer.server.engine.pool import Pool
-from trilayer.server.http import one_by_one
-from trilayer.server.http.limits import Limits
+from trilayer_server.engine.pool import Pool
+from trilayer_server.http import one_by_one
+from trilayer_server.http.limits import Limits
 
 ENDLESS = "SELECT count(*) FROM range(1_000_000_000_000)"
 

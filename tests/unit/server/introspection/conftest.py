@@ -5,20 +5,20 @@ import pytest
 import serving_layer
 from tests.support.served import Served
 from tests.support.shop import shop_catalog
-from trilayer.server import introspection
-from trilayer.server.engine import system
-from trilayer.server.introspection.comments import OWN_SCHEMA, SCHEMAS
-from trilayer.server.introspection.objects import objects
+from trilayer.operations.system_relations import OWN_SCHEMA, relations
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_server import introspection
+from trilayer_server.introspection.comments import SCHEMAS
+from trilayer_server.introspection.objects import objects
 
 
 @pytest.fixture(scope="session")
 def connection(tmp_path_factory):
     store = Store(str(tmp_path_factory.mktemp("described") / "store"))
     with serving_layer.connect(shop_catalog(), Settings(), store) as connection:
-        for name, (schema, _) in system.RELATIONS.items():
-            connection.relation(OWN_SCHEMA, name, schema.empty_table())
+        for name, relation in relations().items():
+            connection.relation(OWN_SCHEMA, name, relation.schema.empty_table())
         connection.describe(introspection.install)
         yield connection
 

@@ -11,7 +11,7 @@ from psycopg.types import TypeInfo
 
 from tests.support.shop import shop_catalog
 from trilayer import Stream, View, count, recent, session, sliding, tumbling
-from trilayer.server.introspection.objects import meaning
+from trilayer_server.introspection.objects import meaning
 
 
 def address(described, driver=""):

@@ -6,11 +6,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from trilayer.server.engine.statements import parser
-from trilayer.server.introspection import TemplateFault, translated
-from trilayer.server.introspection.dialect import is_plain
-from trilayer.server.introspection.expressions import macros
 from trilayer_core.compute.merging import open_duckdb
+from trilayer_server.engine.statements import parser
+from trilayer_server.introspection import TemplateFault, translated
+from trilayer_server.introspection.dialect import is_plain
+from trilayer_server.introspection.expressions import macros
 
 EXPRESSIONS = [
     line
@@ -23,7 +23,7 @@ EXPRESSIONS = [
 def database():
     with open_duckdb(alone=True) as database:
         database.execute("CREATE SCHEMA _pg")
-        folder = resources.files("trilayer.server.introspection")
+        folder = resources.files("trilayer_server.introspection")
         database.execute((folder / "dialect.sql").read_text(encoding="utf-8"))
         yield database
 

@@ -8,8 +8,8 @@ import duckdb
 import pytest
 
 from tests.support import postgres_shapes
-from trilayer.server.engine.statements import parser
-from trilayer.server.introspection import (
+from trilayer_server.engine.statements import parser
+from trilayer_server.introspection import (
     SessionInfo,
     TemplateFault,
     mentions,
@@ -17,7 +17,7 @@ from trilayer.server.introspection import (
     rewrite,
     translated,
 )
-from trilayer.server.introspection.shapes import SCHEMAS, shapes
+from trilayer_server.introspection.shapes import SCHEMAS, shapes
 
 SESSION = SessionInfo("trilayer@7", "ana", "speed", "psql", {"Work_Mem": "1GB"}, 42)
 

@@ -1,0 +1,68 @@
+"""`trilayer serve`: answers SQL clients and browsers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trilayer.cli.context import out
+from trilayer_core.project import Project, project
+from trilayer_server.serving import Addresses
+from trilayer_server.serving import serve as run
+
+Port = Annotated[
+    int | None, typer.Option(help="port for clients of PostgreSQL; 0 for any that is free")
+]
+
+HttpPort = Annotated[
+    int | None, typer.Option(help="port of HTTP and the console; 0 for any that is free")
+]
+
+
+def serve(
+    port: Port = None,
+    http_port: HttpPort = None,
+    host: Annotated[str | None, typer.Option(help="address on which to listen")] = None,
+    any_port: Annotated[
+        bool, typer.Option("--any-port", help="take free ports in place of those that are taken")
+    ] = False,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(hidden=True, help="file for the addresses, written once clients can connect"),
+    ] = None,
+) -> None:
+    """Answers SQL clients and browsers, until Ctrl-C."""
+    found = project()
+    given = {"serve_port": port, "serve_http_port": http_port, "serve_host": host}
+    changed = {name: value for name, value in given.items() if value is not None}
+    settings = found.settings.model_copy(update=changed)
+    asked = Project(settings, found.catalog, found.store)
+    asyncio.run(_run(asked, any_port=any_port, ready_file=ready_file))
+
+
+async def _run(asked: Project, *, any_port: bool, ready_file: Path | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await run(asked, stop, partial(_say, ready_file), any_port=any_port)
+
+
+def _say(ready_file: Path | None, at: Addresses) -> None:
+    if ready_file:
+        next_ = ready_file.with_suffix(".next")
+        said = {
+            "console": at.console, "ports": [at.wire, at.http], "psql": at.psql, "notes": at.notes,
+        }  # fmt: skip
+        next_.write_text(json.dumps(said))
+        next_.replace(ready_file)
+    out.print(f"console       {at.console}", soft_wrap=True)
+    out.print(f"SQL clients   {at.psql}", soft_wrap=True)
+    for note in at.notes:
+        out.print(note, soft_wrap=True)

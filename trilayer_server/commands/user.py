@@ -1,0 +1,53 @@
+"""`trilayer user`: who may ask the server, and who may also change what it answers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from trilayer.cli.context import out
+from trilayer_core.errors import UsageError
+from trilayer_core.runtime.settings import load_settings
+from trilayer_server.serving import users
+from trilayer_server.users import ROLES, Role
+
+app = typer.Typer(no_args_is_help=True, help="Users of `trilayer serve`, and their passwords.")
+
+
+@app.command()
+def add(
+    name: str,
+    role: Annotated[str, typer.Option(help="reader or admin")] = "reader",
+) -> None:
+    """Adds a user, or gives one another password.
+
+    The password is asked for, or read from the standard input if that is no terminal. Once there is
+    a user, the server asks every client for a password.
+    """
+    found: Role | None = next((known for known in ROLES if known == role), None)
+    if found is None:
+        raise UsageError(f"role must be one of {', '.join(ROLES)}; got {role!r}")
+    if sys.stdin.isatty():
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+    else:
+        password = sys.stdin.readline().rstrip("\n")
+    kept = users(load_settings())
+    kept.put(name, password, found)
+    out.print(f"{escape(name)} is a user with the role {role}; see {kept.path}", soft_wrap=True)
+
+
+@app.command()
+def remove(name: str) -> None:
+    """Removes a user. Clients that are connected stay so."""
+    users(load_settings()).remove(name)
+    out.print(f"The user {escape(name)} is removed.")
+
+
+@app.command("list")
+def list_() -> None:
+    """Lists the users and their roles."""
+    for name, user in sorted(users(load_settings()).all().items()):
+        out.print(f"{escape(name)}\t{user.role}")

@@ -1,0 +1,435 @@
+"""The pool: asks workers, which the loader forks, and ends those that take too long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+from trilayer_core.project import Project
+from trilayer_server.engine import loader
+from trilayer_server.engine.loader_process import LoaderProcess
+from trilayer_server.engine.new_files import NewFiles
+from trilayer_server.engine.places import Places
+from trilayer_server.engine.question import SERVER, EngineLimits, Question, Refusal
+from trilayer_server.engine.turns import Turns
+from trilayer_server.engine.worker_process import Answer, Opened, Worker
+
+logger = logging.getLogger("trilayer_server")
+
+IDLE_FOR_EACH = 8
+"""How many workers are kept for each that may compute: as many clients ask in turn."""
+
+OWN_S = 1.0
+"""How long an idle worker is kept for the client that it has answered, in seconds."""
+
+UNREAD_S, ROOM_S = 5.0, 0.2
+"""How long an answer may be left unread while others wait for a worker, and how often it is looked
+for one, in seconds.
+"""
+
+STARTS = 3
+"""How many loaders may end before they have replied to anything, for one question to the loader.
+
+One or two may have been killed while they started.
+"""
+
+
+def of_one(number: int) -> int:
+    """How many of these one client may have: a quarter always remains for others."""
+    return max(1, number - number // 4)
+
+
+class Pool:
+    """Answers questions in processes that can be killed.
+
+    Use it as an asynchronous context manager.
+
+    Attributes:
+        limits: What questions may take.
+        turns: Taken while a worker is waited for, so that not too many compute at once.
+    """
+
+    def __init__(self, project: Project, limits: EngineLimits | None = None) -> None:
+        """Prepares it, without starting anything.
+
+        Args:
+            project: The project whose store is asked.
+            limits: What questions may take.
+        """
+        self.limits = limits or EngineLimits()
+        self._project = project
+        self.turns = Turns(self.limits.workers)
+        # Those who compute take turns, so that there may be more of them than compute at once.
+        places = IDLE_FOR_EACH * self.limits.workers + self.limits.transactions
+        self._places = Places(places, of_one(places), self._make_room)
+        # A client that needs many workers would otherwise have others wait for all these forks.
+        self._forking = Places(places, 1)
+        self._idle: list[Worker] = []
+        self._workers: set[Worker] = set()
+        self._pinned: Counter[str] = Counter()
+        self._seen_state = 0
+        self._room_timer: asyncio.TimerHandle | None = None
+        self._dialog = asyncio.Lock()
+        self._loader: LoaderProcess | None = None
+        self._new_files: NewFiles | None = None
+        self._next_state: asyncio.Task[int] | None = None
+        self._left = asyncio.Event()
+
+    async def __aenter__(self) -> Pool:
+        self._new_files = NewFiles()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._left.set()
+        for worker in list(self._workers):
+            self.drop(worker)
+        if self._loader is not None:
+            await self._loader.end()
+        if self._new_files is not None:
+            self._new_files.close()
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def ask(self, question: Question, who: str = SERVER) -> AsyncIterator[Answer]:
+        """Answers a question on the newest state. Leaving the block early cancels it.
+
+        Args:
+            question: The question.
+            who: The client that asks: a user, or an address.
+
+        Raises:
+            Refusal: There is no answer.
+        """
+        worker = await self.lease(who, question.version, fresh=False)
+        with self.given_up_on_failure(worker):
+            worker, opened = await self.open(worker, question)
+        answer = Answer(worker, opened)
+        try:
+            yield answer
+        finally:
+            # What the caller raises, be it a refusal, says nothing of what the worker has yet to
+            # send, which would be taken for the next answer.
+            if answer.ended:
+                self.give_back(worker)
+            else:
+                self.drop(worker)
+
+    async def key(self, sql: str, who: str) -> Sequence[str] | None:
+        """The key of the view of which a statement selects all columns; None if it is another one.
+
+        Raises:
+            Refusal: It takes too long, or is too long.
+        """
+        worker = await self.lease(who, fresh=False)
+        with self.given_up_on_failure(worker):
+            found = await worker.key(sql)
+        self.give_back(worker)
+        return found
+
+    async def open(
+        self,
+        worker: Worker,
+        question: Question,
+        *rest: Any,
+        instead: Callable[[Worker], None] | None = None,
+    ) -> tuple[Worker, Opened]:
+        """Begins an answer on the newest state, by another worker if this one does not have it.
+
+        Args:
+            worker: A worker, which is ended in that case.
+            question: The question.
+            rest: The further arguments of `Worker.open`.
+            instead: Called with the other worker before it is asked.
+
+        Raises:
+            Refusal: There is no answer.
+        """
+        opened = await worker.open(question, *rest)
+        if opened is None:
+            if await self.state() == worker.state:
+                worker.looks = False
+                opened = await worker.open(question, *rest)
+            else:
+                self.drop(worker)
+                worker = await self.lease(worker.who, question.version)
+                with self.given_up_on_failure(worker):
+                    if instead is not None:
+                        instead(worker)
+                    opened = await worker.open(question, *rest)
+        assert opened is not None  # it did not look again
+        return worker, opened
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return [worker.pid for worker in self._workers]
+
+    async def state(self) -> int:
+        """The number of the newest state, after looking for new data in the store.
+
+        Whoever asks while it is looked for waits for the next look, and shares it with others.
+
+        Raises:
+            Refusal: What is new can't be proven, or the store can't be read.
+        """
+        if self._next_state is None:
+            self._next_state = asyncio.create_task(self._look())
+            # Whoever waits may leave before it fails.
+            self._next_state.add_done_callback(lambda look: look.cancelled() or look.exception())
+        return await asyncio.shield(self._next_state)
+
+    async def news(self) -> None:
+        """Waits until the store has new files, if the kernel tells; see `engine.new_files`."""
+        assert self._new_files is not None
+        await self._new_files.next()
+
+    async def lease(self, who: str, version: int | None = None, *, fresh: bool = True) -> Worker:
+        """A worker for the caller alone. Give it back, or end it.
+
+        Args:
+            who: The client that asks: a user, or an address.
+            version: The publication on which it answers; None for the newest state.
+            fresh: Whether its state must be the newest now. Otherwise it looks at its first answer,
+                which is cheaper.
+        """
+        await self._places.take(who)
+        try:
+            worker = await self._leased(who, version, fresh=fresh)
+        except BaseException:
+            self._places.leave(who)
+            raise
+        worker.who, worker.has_place, worker.unread_since = who, True, time.monotonic()
+        return worker
+
+    def _make_room(self) -> None:
+        """Ends an answer that was left unread for long if others wait; looks again later.
+
+        It is one of the client that has the most places, and of these the one unread for longest.
+        """
+        if self._room_timer is not None or not self._places.waiting:
+            return
+        latest = time.monotonic() - UNREAD_S
+        unread = [
+            worker
+            for worker in self._workers
+            if worker.has_place
+            and not worker.kept
+            and worker.unread_since < latest
+            and self._places.is_due(worker.who)
+        ]
+        if unread:
+            taken = self._places.taken
+            self.drop(
+                min(unread, key=lambda one: (-taken(one.who), one.unread_since)),
+                Refusal(
+                    "53300",
+                    "others wait for the worker of this answer, of which nothing was read for a"
+                    " while",
+                    "Read answers at once, or ask in a transaction",
+                ),
+            )
+        if self._places.waiting:
+            self._room_timer = asyncio.get_running_loop().call_later(ROOM_S, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        self._room_timer = None
+        self._make_room()
+
+    async def _leased(self, who: str, version: int | None, *, fresh: bool) -> Worker:
+        if fresh:
+            await self.state()
+        if (idle := self._taken_from_idle(who, version)) is None:
+            await self._forking.take(who)
+            # It goes on if the client leaves: a dialog with the loader that is left half way would
+            # give the next one the wrong reply.
+            next_one = asyncio.create_task(self._next_worker(who, version, fresh=fresh))
+            try:
+                return await asyncio.shield(next_one)
+            except asyncio.CancelledError:
+                next_one.add_done_callback(self._drop_unwanted)
+                raise
+        idle.looks = None if fresh else True
+        return idle
+
+    async def _next_worker(self, who: str, version: int | None, *, fresh: bool) -> Worker:
+        """One on the newest state that has become idle meanwhile, or is forked."""
+        try:
+            if not fresh:
+                await self.state()
+            return self._taken_from_idle(who, version) or await self._forked()
+        finally:
+            self._forking.leave(who)
+
+    def _drop_unwanted(self, next_one: asyncio.Task[Worker]) -> None:
+        if not next_one.cancelled() and next_one.exception() is None:
+            self.drop(next_one.result())
+
+    def _taken_from_idle(self, who: str, version: int | None) -> Worker | None:
+        """An idle worker: the client's own, or one that no other client will miss.
+
+        Otherwise a client whose workers are ended again and again, for example because it does not
+        read its answers, would have others wait for forks in its place.
+        """
+        for worker in [w for w in self._idle if w.state != self._seen_state or w.has_ended()]:
+            self.drop(worker)
+        fit = [worker for worker in self._idle if worker.version == version]
+        rested_since = time.monotonic() - OWN_S
+        for may_take in (
+            [worker for worker in fit if worker.who == who],
+            [worker for worker in fit if worker.unread_since < rested_since],
+            [self._most_dispensable(fit)] if fit and self._is_full_of_idle() else [],
+        ):
+            if may_take:
+                self._idle.remove(may_take[-1])  # the last one is warm, and others stay small
+                return may_take[-1]
+        return None
+
+    def _is_full_of_idle(self) -> bool:
+        return len(self._idle) >= IDLE_FOR_EACH * self.limits.workers
+
+    def _most_dispensable(self, of: Sequence[Worker]) -> Worker:
+        """The one idle for longest of the client that has the most idle workers."""
+        idle = Counter(worker.who for worker in self._idle)
+        return max(of, key=lambda worker: idle[worker.who])  # the first of equals
+
+    @contextmanager
+    def given_up_on_failure(self, worker: Worker) -> Iterator[None]:
+        """Gives a worker up if the block fails: back after a refusal, and otherwise by ending it.
+
+        After another error it has yet to send what would be taken for the next answer.
+        """
+        try:
+            yield
+        except Refusal:
+            self.give_back(worker)
+            raise
+        except BaseException:
+            self.drop(worker)
+            raise
+
+    def give_back(self, worker: Worker) -> None:
+        """Keeps a worker for the next question, if it may be used again."""
+        self._leave_place(worker)
+        worker.timeout_s, worker.kept, worker.looks = None, False, None
+        if worker.ended:
+            self.drop(worker)
+        elif worker not in self._idle:
+            if self._is_full_of_idle():
+                self.drop(self._most_dispensable(self._idle))
+            self._idle.append(worker)
+
+    def pin(self, who: str) -> None:
+        """Counts a worker that a client keeps, for a transaction or for cursors WITH HOLD.
+
+        Raises:
+            Refusal: Too many are kept, by all clients or by this one.
+        """
+        most = self.limits.transactions
+        for got, may, whose in (
+            (self._pinned[who], of_one(most), " of one client"),
+            (self._pinned.total(), most, ""),
+        ):
+            if got >= may:
+                raise Refusal(
+                    "53300",
+                    f"at most {may} transactions{whose} may be open",
+                    "End one, close a cursor WITH HOLD, or ask without BEGIN",
+                )
+        self._pinned[who] += 1
+
+    def unpin(self, who: str) -> None:
+        """Counts one less of the workers that a client keeps."""
+        self._pinned[who] -= 1
+        if not self._pinned[who]:
+            del self._pinned[who]
+
+    def drop(self, worker: Worker, why: Refusal | None = None) -> None:
+        """Ends a worker, which may be at work."""
+        worker.end(why)
+        self._leave_place(worker)
+        self._workers.discard(worker)
+        with suppress(ValueError):
+            self._idle.remove(worker)
+
+    def _leave_place(self, worker: Worker) -> None:
+        if worker.has_place:
+            worker.has_place = False
+            self._places.leave(worker.who)
+
+    # -- the loader --------------------------------------------------------------------------------
+
+    async def reload(self) -> None:
+        """Has everything loaded again, because what is loaded was found to be wrong.
+
+        Raises:
+            Refusal: The store can't be read.
+        """
+        async with self._dialog:
+            if self._loader is not None:
+                await self._loader.end()
+                self._loader = None
+        await self.state()
+
+    async def _look(self) -> int:
+        async with self._dialog:
+            # Whoever asks from here on wants a look that begins later.
+            self._next_state = None
+            reply = await self._told(loader.REFRESH)
+        if "refused" in reply:
+            raise Refusal(**reply["refused"])
+        self._seen_state = int(reply["state"])
+        return self._seen_state
+
+    async def _forked(self) -> Worker:
+        ours, theirs = socket.socketpair()
+        try:
+            async with self._dialog:
+                reply = await self._told(loader.FORK, theirs)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
+        worker = Worker(reply["pid"], reply["state"], reader, writer, self.turns, self.limits)
+        self._workers.add(worker)
+        return worker
+
+    async def _told(self, what: bytes, end: socket.socket | None = None) -> dict[str, Any]:
+        """Tells the loader to do something, and returns its reply.
+
+        One that has ended is started again. If several in a row end before they have replied to
+        anything, none can start.
+        """
+        failed_starts = 0
+        while failed_starts < STARTS:
+            if self._left.is_set():
+                raise Refusal("57P01", "the server is shutting down")
+            if self._loader is None:
+                self._loader = await LoaderProcess.started(
+                    self._project,
+                    self.limits,
+                    self._seen_state + 1,
+                    self._new_files.descriptor if self._new_files else None,
+                )
+            try:
+                return await self._loader.tell(what, end)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                if self._left.is_set():
+                    continue
+                logger.exception("the loader has ended")
+                failed_starts += not self._loader.has_replied
+                await self._loader.end()
+                self._loader = None
+        raise Refusal(
+            "57P03",
+            "the process that loads the store ends again and again",
+            "See the server's log",
+        )

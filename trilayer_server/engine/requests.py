@@ -1,0 +1,80 @@
+"""What the server asks of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from trilayer_server.engine.question import Question
+
+
+@dataclass(frozen=True)
+class Open:
+    """Begins the answer to a question.
+
+    Attributes:
+        portal: The name under which it is read.
+        question: The question.
+        most_rows: How many rows follow at once: 0 for all, None for none.
+        columns: What the client was told of the answer's columns; None if nothing.
+        looks: Whether the worker looks whether there is something new. None if it need not; False
+            if there was nothing new a moment ago.
+    """
+
+    portal: str
+    question: Question
+    most_rows: int | None = 0
+    columns: pa.Schema | None = None
+    looks: bool | None = None
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Reads on in an answer.
+
+    Attributes:
+        portal: The name under which it is read.
+        most_rows: How many rows: 0 for all that are left.
+        passes: How many rows are passed over before them.
+        shown: Whether the rows are sent, and not only counted.
+        formats: The format of each column, or one for all; None if it is that of the question.
+    """
+
+    portal: str
+    most_rows: int = 0
+    passes: int = 0
+    shown: bool = True
+    formats: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Asks for the columns and parameters of a question, which does not run."""
+
+    question: Question
+
+
+@dataclass(frozen=True)
+class Split:
+    """Asks for the statements of a text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Key:
+    """Asks for the columns that identify a row of the answer to a statement."""
+
+    sql: str
+
+
+@dataclass(frozen=True)
+class Close:
+    """Ends an answer that was not read to its end. Nothing is replied."""
+
+    portal: str
+
+
+Request = Open | Fetch | Describe | Split | Key | Close

@@ -1,0 +1,317 @@
+"""A worker: a forked process that answers one client's questions on the state it was forked with.
+
+It holds a copy-on-write view of the loader's memory. Nothing of it is kept: a worker whose question
+is cancelled, or whose state is no longer the newest, is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import resource
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from serving_layer.connection import Connection
+from serving_layer.result import Provenance
+from serving_layer.snapshot import Snapshot
+from trilayer.operations.system_relations import relations_of
+from trilayer.operations.values import plain
+from trilayer_core.errors import TrilayerError
+from trilayer_core.project import Project
+from trilayer_server import introspection
+from trilayer_server.encoding import parameters
+from trilayer_server.encoding.answers import Wire, encoder
+from trilayer_server.encoding.parameters import ParameterFault
+from trilayer_server.engine import frames
+from trilayer_server.engine.keys import key_of
+from trilayer_server.engine.open_answer import OpenAnswer
+from trilayer_server.engine.question import Question, Refusal
+from trilayer_server.engine.refusals import refusal_of
+from trilayer_server.engine.requests import Close, Describe, Fetch, Key, Open, Request, Split
+from trilayer_server.engine.statements import parser, statements
+
+logger = logging.getLogger("trilayer_server")
+
+MOST_COLUMNS = 1_664
+"""The most columns of an answer, as PostgreSQL has it."""
+
+MOST_SCHEMA_BYTES = 1 << 19
+"""The most bytes of the names and types of an answer's columns, which the server keeps.
+
+A short statement can make a type that is twice as large as another, again and again.
+"""
+
+MOST_FRAMES = 20_000
+"""The most calls within each other. Each level of a statement, of DuckDB's 1,000, takes a few."""
+
+MOST_CHARACTERS = 10_000
+"""The most characters of an error, which may quote a value: the server reads it at once."""
+
+MOST_BYTES = 1 << 20
+"""How much is sent in one frame, of which the server holds one for each client."""
+
+
+class Executor:
+    """Carries out the requests of one client at a time."""
+
+    def __init__(
+        self, to: socket.socket, project: Project, connection: Connection, most_rows: int
+    ) -> None:
+        """Prepares it; `run` answers.
+
+        Args:
+            to: The server.
+            project: The project whose store is asked.
+            connection: The loader's connection, detached.
+            most_rows: The most rows of an answer; 0 for any number.
+        """
+        self._to, self._project, self._most_rows = to, project, most_rows
+        self._out = frames.Out(to)
+        self._connection = connection
+        self._portals: dict[str, OpenAnswer] = {}
+
+    def run(self) -> None:
+        """Answers requests until the server closes the connection."""
+        sys.setrecursionlimit(MOST_FRAMES)
+        read = self._to.makefile("rb").read  # which takes head and body at once
+        while (data := frames.receive(read)) is not None:
+            request: Request = pickle.loads(data)  # from the server, not from a client
+            try:
+                self._answer(request)
+            except Refusal as refusal:
+                self._refused(refusal)
+            except introspection.TemplateFault as error:
+                self._refused(Refusal(error.code, str(error), error.hint))
+            except ParameterFault as error:
+                self._refused(Refusal(error.code, str(error)))
+            except (TrilayerError, duckdb.Error, OSError, pa.ArrowException, MemoryError) as error:
+                self._refused(self._explained(request, error))
+            except Exception as error:
+                logger.exception("a question has failed unexpectedly")
+                self._refused(Refusal("XX000", f"internal error: {error}", "See the server's log"))
+            self._out.flush()
+
+    def _explained(self, request: Request, error: Exception) -> Refusal:
+        """The refusal of an error, with its place in the statement as the client wrote it."""
+        if not isinstance(request, Open | Describe):
+            return refusal_of(error)
+        question = request.question
+        refusal = refusal_of(error, question.sql)
+        if refusal.position or refusal.code[:2] != "22" or not _is_postgresqls(question):
+            return refusal
+        try:  # DuckDB has marked the literal in what it was given, which is a translation
+            with ExitStack() as stack:
+                self._snapshot(question, stack).reader(question.sql, question.layer)
+        except (TrilayerError, duckdb.Error) as untranslated:
+            found = refusal_of(untranslated, question.sql)
+            return found if found.message == refusal.message else refusal
+        return refusal
+
+    def _refused(self, refusal: Refusal) -> None:
+        told = {
+            name: said[:MOST_CHARACTERS] if isinstance(said, str) else said
+            for name, said in refusal.to_json().items()
+        }
+        self._out.send(frames.REFUSED, _json(told))
+
+    def _answer(self, request: Request) -> None:
+        match request:
+            case Open():
+                self._open(request)
+            case Fetch():
+                self._fetch(request)
+            case Describe():
+                self._describe(request.question)
+            case Split():
+                self._out.send(frames.DONE, _json(statements(request.text)))
+            case Key():
+                self._out.send(frames.DONE, _json(key_of(request.sql, self._project.catalog)))
+            case Close():
+                self._close(request.portal)
+
+    def _open(self, request: Open) -> None:
+        if request.looks and self._connection.may_have_more():
+            self._out.send(frames.STALE, b"")
+            return
+        if request.looks is False:
+            self._connection.has_nothing_more()
+        self._close(request.portal)
+        question = self._with_types(request.question)
+        with ExitStack() as stack:
+            snapshot = self._snapshot(question, stack)
+            reader, provenance = _reader(snapshot, question, _with_values(question))
+            columns = request.columns or reader.schema
+            schema = _serialized(columns)
+            encode = encoder(question.output, columns, question.formats)
+            portal = OpenAnswer(stack.pop_all(), snapshot, reader, encode, columns)
+        self._portals[request.portal] = portal
+        # PostgreSQL's protocol has no place for it.
+        shown = question.output in ("arrow", "json", "csv")
+        said = plain(provenance.to_json()) if shown else {}
+        self._send_columns({"provenance": said}, schema)
+        if request.most_rows is not None:
+            self._fetch(Fetch(request.portal, request.most_rows))
+
+    def _fetch(self, request: Fetch) -> None:
+        name = request.portal
+        if (portal := self._portals.get(name)) is None:
+            raise Refusal("34000", f'portal "{name}" does not exist')
+        try:
+            if not portal.begun:
+                self._send_rows(portal.encode.begin())
+                portal.begun = True
+            if request.formats is not None:
+                portal.encode_as(Wire(len(portal.columns), request.formats))
+            rows = passed = 0
+            if request.passes:
+                passed = portal.pass_over(request.passes)
+                self._count(portal, passed)
+            if request.shown:
+                for number, data in portal.take(request.most_rows):
+                    self._count(portal, number)
+                    self._send_rows(data)
+                    rows += number
+            else:
+                rows = portal.pass_over(request.most_rows)
+                self._count(portal, rows)
+            over = portal.is_over()
+            if over:
+                self._send_rows(portal.encode.end())
+        except BaseException:
+            self._close(name)
+            raise
+        if over:
+            self._close(name)
+        self._out.send(frames.DONE, _json({"rows": rows, "more": not over, "passed": passed}))
+
+    def _count(self, answer: OpenAnswer, rows: int) -> None:
+        """Counts rows that were computed. Raises Refusal if they are too many."""
+        answer.rows += rows
+        if self._most_rows and answer.rows > self._most_rows:
+            raise Refusal("54000", f"an answer must have at most {self._most_rows:,} rows")
+
+    def _send_rows(self, data: bytes | pa.Buffer) -> None:
+        for at in range(0, len(data), MOST_BYTES):
+            self._out.send(frames.ROWS, memoryview(data)[at : at + MOST_BYTES])
+
+    def _send_columns(self, document: Mapping[str, Any], schema: bytes) -> None:
+        text = _json(document)
+        self._out.send(frames.COLUMNS, struct.pack(">I", len(text)) + text + schema)
+
+    def _with_types(self, question: Question) -> Question:
+        """The question with types for parameters that have none, if their values need them."""
+        given = question.parameters
+        needed = parameters.need_types(given.values, given.formats, given.oids)
+        if not needed or introspection.mentions(question.sql):
+            return question
+        # One that the statement gives no type stays a literal without a type.
+        declared = _declared(question)
+        oids = [
+            known or (found if found != parameters.TEXT_OID else parameters.UNKNOWN)
+            for known, found in zip_longest(declared, self._inferred(question), fillvalue=0)
+        ]
+        return replace(question, parameters=replace(given, oids=oids))
+
+    def _inferred(self, question: Question) -> list[int]:
+        def columns_of(query: str) -> pa.Schema:
+            with ExitStack() as stack:  # one that fails ends its snapshot
+                snapshot = self._snapshot(question, stack)
+                return snapshot.table(_translated(query, question), question.layer, rows=0).schema
+
+        return parameters.inferred(question.sql, _declared(question), columns_of)
+
+    def _describe(self, question: Question) -> None:
+        oids = self._inferred(question)
+        with ExitStack() as stack:
+            snapshot = self._snapshot(question, stack)
+            trial = parameters.on_trial(question.sql, oids)
+            columns = _reader(snapshot, replace(question, most_rows=0), trial)[0].schema
+        self._send_columns({"oids": oids}, _serialized(columns))
+
+    def _snapshot(self, question: Question, stack: ExitStack) -> Snapshot:
+        relations = relations_of(question.sql, self._project, self._connection)
+        return stack.enter_context(self._connection.snapshot(question.version, relations))
+
+    def _close(self, name: str) -> None:
+        if (portal := self._portals.pop(name, None)) is not None:
+            portal.stack.close()
+
+
+def _reader(
+    snapshot: Snapshot, question: Question, query: str
+) -> tuple[pa.RecordBatchReader, Provenance]:
+    """The answer to a statement whose parameters have values."""
+    layer, most_rows = question.layer, question.most_rows
+    if not introspection.mentions(query):
+        json = _is_postgresqls(question)
+        return snapshot.reader(_translated(query, question), layer, most_rows, json=json)
+    found = introspection.rewrite(query, question.session)
+    sql = introspection.translated(found.sql, question.session.database, parser())
+    reader, provenance = snapshot.reader(sql, layer, most_rows, json=_is_postgresqls(question))
+    # What the catalog says is small.
+    return introspection.declared(reader.read_all(), found.oids).to_reader(), provenance
+
+
+def _serialized(columns: pa.Schema) -> bytes:
+    """The columns of an answer, as they are sent. Raises Refusal if they are too many or long."""
+    if (got := len(columns)) > MOST_COLUMNS:
+        raise Refusal("54011", f"an answer must have at most {MOST_COLUMNS:,} columns; got {got:,}")
+    schema: bytes = columns.serialize().to_pybytes()
+    if (got := len(schema)) > MOST_SCHEMA_BYTES:
+        raise Refusal(
+            "54011",
+            f"the names and types of columns must have at most {MOST_SCHEMA_BYTES:,} bytes;"
+            f" got {got:,}",
+        )
+    return schema
+
+
+def _translated(sql: str, question: Question) -> str:
+    """A statement as a client of PostgreSQL means it; DuckDB's own SQL by HTTP."""
+    if not _is_postgresqls(question):
+        return sql
+    return introspection.translated(sql, question.session.database, parser())
+
+
+def _is_postgresqls(question: Question) -> bool:
+    """Whether a client of PostgreSQL asks, and not one of HTTP."""
+    return question.output not in ("arrow", "json", "csv")
+
+
+def _declared(question: Question) -> list[int]:
+    """The types of parameters that the client, or the statement itself, has declared."""
+    known = introspection.parameter_types(question.sql)
+    given = question.parameters.oids
+    number = max([len(given), *known])
+    return [
+        (given[place] if place < len(given) else 0) or known.get(place + 1, 0)
+        for place in range(number)
+    ]
+
+
+def _with_values(question: Question) -> str:
+    given = question.parameters
+    return parameters.with_values(question.sql, given.values, given.formats, given.oids)
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document).encode()
+
+
+def limit_memory(more_mb: int) -> None:
+    """Lets this process have so much more address space than it has now, and no more."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (more_mb << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))

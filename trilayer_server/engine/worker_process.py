@@ -1,0 +1,334 @@
+"""A worker's process as the server sees it: its requests, its replies, and how it is stopped.
+
+`engine.worker` is what runs in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import pickle
+import select
+import signal
+import struct
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from trilayer_server.engine import frames
+from trilayer_server.engine.question import (
+    CANCELLED,
+    LOST,
+    SERVER,
+    EngineLimits,
+    Question,
+    Refusal,
+)
+from trilayer_server.engine.requests import Close, Describe, Fetch, Key, Open, Request, Split
+from trilayer_server.engine.turns import SLICE_S, Turns
+
+FEWER = "Ask for fewer rows or columns, or aggregate them"
+
+
+class Worker:
+    """A worker process, which one client has for itself.
+
+    Attributes:
+        pid: The id of its process.
+        state: The number of the state on which it answers.
+        looks: Whether it has to look if that is still the newest; see `engine.requests.Open`.
+        version: The publication on which it has answered; None for the newest state.
+        who: The client whose place it has, or had last.
+        timeout_s: Its client's own limit on the time of an answer, in seconds; None for none.
+        computed_s: How long it has computed for its question, in seconds.
+        kept: Whether its client is in a transaction.
+        unread_since: Since when its client has not asked for more; infinite while it computes.
+        ended: Whether it was killed.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        state: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        turns: Turns,
+        limits: EngineLimits,
+    ) -> None:
+        """Takes over a worker that the loader has forked."""
+        self.state = state
+        self._reader, self._writer = reader, writer
+        self._turns, self._limits = turns, limits
+        self._in = frames.In(reader)
+        self.pid = pid
+        # A pid is that of another process once the worker has ended; this is not.
+        self._handle: int | None = None
+        with suppress(AttributeError, OSError):  # only Linux has it
+            self._handle = os.pidfd_open(pid)
+        self._why: Refusal | None = None
+        self.version: int | None = None
+        self.ended = self.has_place = False
+        self.who = SERVER
+        self.looks: bool | None = None
+        self.timeout_s: float | None = None
+        self.computed_s = 0.0
+        self.kept, self.unread_since = False, math.inf
+        self._rest_timer: asyncio.TimerHandle | None = None
+        self._rests = False
+
+    def pause(self) -> None:
+        """Stops the process, until `go_on`."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Lets the process compute again."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.ended:
+            return
+        with suppress(ProcessLookupError):
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, number)
+            else:
+                os.kill(self.pid, number)
+
+    async def open(
+        self,
+        question: Question,
+        portal: str = "",
+        most_rows: int | None = 0,
+        columns: pa.Schema | None = None,
+    ) -> Opened | None:
+        """Begins an answer; None if the worker may not have the newest state.
+
+        Args:
+            question: The question.
+            portal: The name under which it is read.
+            most_rows: How many rows follow at once: 0 for all, None for none.
+            columns: What the client was told of its columns; None if nothing.
+
+        Raises:
+            Refusal: There is no answer.
+        """
+        self._check(question)
+        looks, self.looks = self.looks, None
+        request = Open(portal, question, most_rows, columns, looks)
+        if (found := await self._asked_for_columns(request)) is None:
+            return None
+        document, schema, size = found
+        return Opened(schema, document["provenance"], size)
+
+    async def describe(self, question: Question) -> tuple[list[int], pa.Schema]:
+        """The types of a question's parameters, and its columns. Raises Refusal."""
+        self._check(question)
+        found = await self._asked_for_columns(Describe(question))
+        assert found is not None  # it does not look
+        document, schema, _ = found
+        return document["oids"], schema
+
+    def _check(self, question: Question) -> None:
+        """Begins another question. Raises Refusal for a statement that is too long to be parsed."""
+        self.computed_s = 0.0
+        given = sum(len(value or b"") for value in question.parameters.values)
+        self._limits.check_statement(len(question.sql.encode()) + given)
+        self.version = question.version
+
+    async def split(self, text: str) -> list[str]:
+        """The statements of a text."""
+        found: list[str] = await self._parsed(text, Split(text))
+        return found
+
+    async def key(self, sql: str) -> list[str] | None:
+        """The key of the view of which a statement selects all columns; None if it is another."""
+        found: list[str] | None = await self._parsed(sql, Key(sql))
+        return found
+
+    async def _parsed(self, text: str, request: Split | Key) -> Any:
+        self._check(Question(text))
+        await self._send(request)
+        _, body = await self._receive()
+        return json.loads(body)
+
+    async def fetch(self, request: Fetch) -> None:
+        """Reads on in an answer; `rows` has what follows."""
+        await self._send(request)
+
+    async def close(self, portal: str) -> None:
+        """Ends an answer that was not read to its end."""
+        await self._send(Close(portal))
+
+    async def rows(self) -> AsyncIterator[bytes | Done]:
+        """Encoded rows, and last how many they were. Raises Refusal."""
+        most = self._limits.bytes
+        sent = 0
+        while True:
+            kind, body = await self._receive()
+            if kind == frames.DONE:
+                yield Done(**json.loads(body))
+                return
+            sent += len(body)
+            if most and sent > most:
+                self.end()
+                raise Refusal("54000", f"an answer must have at most {most:,} bytes", FEWER)
+            yield body
+
+    @property
+    def _limit_s(self) -> float:
+        most = self._limits.timeout_s
+        return most if self.timeout_s is None else min(self.timeout_s, most)
+
+    def has_ended(self) -> bool:
+        """Whether its process has ended."""
+        if self.ended or self._handle is None:
+            return self.ended or self._reader.at_eof()
+        poll = select.poll()  # `select` knows no descriptor from 1,024 on
+        poll.register(self._handle, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def when_ended(self, tell: Callable[[], object]) -> None:
+        """Has somebody told if its process ends by itself, on Linux alone, or if it was killed."""
+        if self.ended:
+            tell()  # its handle is closed, and may be another's by now
+        elif self._handle is not None:
+            asyncio.get_running_loop().add_reader(self._handle, tell)
+
+    def end(self, why: Refusal | None = None) -> None:
+        """Kills it. Whoever waits for an answer gets the refusal `why`."""
+        if self.ended:
+            return
+        self._signal(signal.SIGKILL)
+        self.ended, self._why = True, why
+        self._end_rest()
+        if self._handle is not None:
+            asyncio.get_running_loop().remove_reader(self._handle)
+            os.close(self._handle)
+        self._writer.close()
+
+    async def _asked_for_columns(
+        self, request: Request
+    ) -> tuple[dict[str, Any], pa.Schema, int] | None:
+        await self._send(request)
+        kind, body = await self._receive()
+        if kind == frames.STALE:
+            return None
+        (size,) = struct.unpack(">I", body[:4])
+        columns = body[4 + size :]
+        return json.loads(body[4 : 4 + size]), _schema(columns), len(columns)
+
+    async def _send(self, request: Request) -> None:
+        data = pickle.dumps(request)
+        self._writer.write(frames.head(frames.REQUEST, len(data)) + data)
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            raise self._lost() from None
+
+    async def _receive(self) -> tuple[bytes, bytes]:
+        """The next frame. Raises Refusal for one that refuses, or if the worker has ended."""
+        kind, body = self._in.ready() or await self._awaited()
+        if kind not in (frames.COLUMNS, frames.ROWS):
+            self._end_rest()  # it computes nothing more
+        elif self._rest_timer is None and not self._rests:
+            loop = asyncio.get_running_loop()
+            self._rest_timer = loop.call_later(SLICE_S, self._rest)
+        if kind == frames.REFUSED:
+            raise Refusal(**json.loads(body))
+        return kind, body
+
+    def _rest(self) -> None:
+        """Pauses it while its client reads nothing, for it would compute on without a turn."""
+        self._rest_timer, self._rests = None, True
+        self.pause()
+
+    def _end_rest(self) -> None:
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+            self._rest_timer = None
+        if self._rests:
+            self._rests = False
+            self.go_on()
+
+    async def _awaited(self) -> tuple[bytes, bytes]:
+        self._end_rest()
+        try:
+            # A client that reads slowly keeps its worker, but does not keep others from theirs.
+            self.unread_since = math.inf
+            async with self._turns.turn(self), asyncio.timeout(self._limit_s):
+                return await self._in.next()
+        except TimeoutError:
+            self.end()
+            raise Refusal(
+                CANCELLED,
+                f"canceling statement due to statement timeout: {self._limit_s:g} s have passed",
+            ) from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise self._lost() from None
+        finally:
+            self.unread_since = time.monotonic()
+
+    def _lost(self) -> Refusal:
+        why = self._why or Refusal(
+            LOST,
+            "the process that computed the answer has ended, probably for want of memory",
+            "Ask for less at once, or raise serve_memory_mb",
+        )
+        self.end()
+        return why
+
+
+@lru_cache(maxsize=256)
+def _schema(data: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An answer that has begun: its columns, its provenance, and the bytes of the columns."""
+
+    schema: pa.Schema
+    provenance: Mapping[str, Any]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """How many rows were sent, whether there are more, and how many were passed over before."""
+
+    rows: int
+    more: bool
+    passed: int = 0
+
+
+class Answer:
+    """A complete answer, as it is computed.
+
+    Attributes:
+        schema: Its columns.
+        provenance: Its provenance, as JSON.
+        rows: The number of its rows, once `chunks` has ended.
+        ended: Whether the worker has sent everything, or refused to.
+    """
+
+    def __init__(self, worker: Worker, opened: Opened) -> None:
+        self.schema, self.provenance, self.rows = opened.schema, opened.provenance, 0
+        self._worker, self.ended = worker, False
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The answer's bytes. Raises Refusal if it can't be completed."""
+        try:
+            async for part in self._worker.rows():
+                if isinstance(part, Done):
+                    self.rows, self.ended = part.rows, True
+                else:
+                    yield part
+        except Refusal:
+            self.ended = True
+            raise

@@ -1,0 +1,83 @@
+"""Has a client's worker answer: measures it, ends it if the client has gone, and sends the rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from trilayer_server.engine.question import CANCELLED, Refusal
+from trilayer_server.engine.worker_process import Done, Worker
+from trilayer_server.metrics import Metrics
+from trilayer_server.wire.client import Client
+
+LOOK_S = 1.0
+"""How often it is looked for a client that has gone while its answer is computed, in seconds."""
+
+
+class Answering:
+    """Answers for one client."""
+
+    def __init__(
+        self,
+        client: Client,
+        metrics: Metrics,
+        has_gone: Callable[[], bool],
+        abort: Callable[[], None],
+        send: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """Prepares it; nothing is asked yet.
+
+        Args:
+            client: Has the worker.
+            metrics: What is measured.
+            has_gone: Returns whether the client has left.
+            abort: Ends the connection, with all that the client has asked.
+            send: Sends a part of an answer, and waits for a client that does not read.
+        """
+        self._client, self._metrics = client, metrics
+        self._has_gone, self._abort, self._send = has_gone, abort, send
+
+    @asynccontextmanager
+    async def worker(self, held: Worker | None = None) -> AsyncIterator[Worker]:
+        """The client's worker, for one answer, which is measured.
+
+        Args:
+            held: One that is held for a cursor, in its place.
+        """
+        with self._metrics.question("postgresql") as outcome:
+            try:
+                async with self.unmeasured(held) as worker:
+                    yield worker
+            except Refusal as refusal:
+                if refusal.code == CANCELLED:
+                    outcome.set("timeout" if "timeout" in refusal.message else "cancelled")
+                raise
+
+    @asynccontextmanager
+    async def unmeasured(self, held: Worker | None = None) -> AsyncIterator[Worker]:
+        """The client's worker, or the one that is held; it ends if the client goes meanwhile."""
+        self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        try:
+            async with self._client.worker(held) as worker:
+                yield worker
+        finally:
+            self._watch.cancel()
+
+    def _look(self) -> None:
+        """Ends the answer that is computed if its client has gone."""
+        if self._has_gone():
+            self._client.cancel()
+            self._abort()
+        # The answer may not have begun: it waits for a worker.
+        self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    async def send_rows(self, worker: Worker) -> Done:
+        """Sends the rows that the worker has been asked for, and says how many they were."""
+        done = Done(0, more=False)
+        async for part in worker.rows():
+            if isinstance(part, Done):
+                done = part
+            else:
+                await self._send(part)
+        return done

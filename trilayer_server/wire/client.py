@@ -1,0 +1,218 @@
+"""The worker that answers one client of the wire: one a statement, or one for a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+from trilayer_server.engine.pool import Pool
+from trilayer_server.engine.question import Question, Refusal, cancelled_by_user
+from trilayer_server.engine.worker_process import Opened, Worker
+
+
+class Client:
+    """Which worker a client has.
+
+    Outside of a transaction it has one until `settle`, which is called when the client has seen
+    everything that it asked for.
+
+    Attributes:
+        version: The publication on which answers are based; None for the newest state.
+        timeout_s: The client's own limit on the time of an answer, in seconds; None for none.
+    """
+
+    timeout_s: float | None = None
+
+    def __init__(self, pool: Pool, who: str, version: int | None) -> None:
+        """A client that has no worker yet.
+
+        Args:
+            pool: Where workers come from.
+            who: The user, if it has proven to be one, and otherwise its address.
+            version: The publication on which answers are based; None for the newest state.
+        """
+        self.version = version
+        self._pool, self._who = pool, who
+        self._worker: Worker | None = None
+        self._transaction = False
+        self._at_work: Worker | None = None
+        self._cancelled = False
+        self._wait: asyncio.Timeout | None = None
+        self._held: set[Worker] = set()
+
+    @property
+    def holds(self) -> bool:
+        """Whether workers are held for cursors."""
+        return bool(self._held)
+
+    @property
+    def has_worker(self) -> bool:
+        """Whether it keeps a worker, which nobody else has meanwhile."""
+        return self._worker is not None
+
+    @property
+    def has_lost_state(self) -> bool:
+        """Whether the worker of its transaction was ended, as when an answer took too long."""
+        return self._transaction and self._worker is not None and self._worker.ended
+
+    def check(self, text: str) -> None:
+        """Raises Refusal for a statement that is too long to be looked at."""
+        self._pool.limits.check_statement(len(text.encode()))
+
+    async def begin(self) -> None:
+        """Keeps a worker, and with it the state on which it answers, until `end`."""
+        if self._transaction:
+            return
+        self._pool.pin(self._who)
+        try:
+            if self._worker is None:
+                self._worker = await self._leased(fresh=True)
+        except BaseException:
+            self._pool.unpin(self._who)
+            raise
+        self._transaction = self._worker.kept = True
+
+    def end(self, *, sound: bool = True, holds: bool = False) -> Worker | None:
+        """Ends the transaction, if there is one.
+
+        Args:
+            sound: Whether all answers were read to their end, except for those of cursors.
+            holds: Whether the worker is held for cursors, until it is given to `release`.
+
+        Returns:
+            The worker, if it is held.
+        """
+        if self._transaction and holds and self._worker is not None:
+            worker, self._worker, self._transaction = self._worker, None, False
+            self._held.add(worker)
+            # If it ends by itself, its client notices only when it reads a cursor, and until then a
+            # worker that is gone must not count among those that the client keeps.
+            worker.when_ended(partial(self.release, worker))
+            return worker
+        if self._transaction:
+            self._transaction = False
+            self._pool.unpin(self._who)
+        self.settle(sound=sound)
+        return None
+
+    def release(self, worker: Worker) -> None:
+        """Gives up a worker that was held for cursors."""
+        if worker in self._held:
+            self._held.remove(worker)
+            self._pool.unpin(self._who)
+            self._pool.drop(worker)
+
+    def settle(self, *, sound: bool = True) -> None:
+        """Gives the worker back, unless a transaction needs it.
+
+        Args:
+            sound: Whether all answers were read to their end.
+        """
+        if self._worker is None or self._transaction:
+            return
+        worker, self._worker = self._worker, None
+        if sound:
+            self._pool.give_back(worker)
+        else:
+            self._pool.drop(worker)
+
+    async def open(self, question: Question, *rest: Any) -> tuple[Worker, Opened]:
+        """Begins an answer, in a block of `worker`.
+
+        Args:
+            question: The question.
+            rest: The further arguments of `Worker.open`.
+
+        Raises:
+            Refusal: There is no answer.
+        """
+        assert self._worker is not None
+        self._worker, opened = await self._pool.open(
+            self._worker, question, *rest, instead=self._take
+        )
+        self._at_work = self._worker
+        self._worker.kept = self._transaction
+        return self._worker, opened
+
+    def _take(self, worker: Worker) -> None:
+        """Has another worker at work, in place of one whose state is no longer the newest."""
+        if self._cancelled:
+            raise cancelled_by_user()
+        worker.timeout_s = self.timeout_s
+        self._at_work = worker
+
+    @asynccontextmanager
+    async def worker(self, held: Worker | None = None) -> AsyncIterator[Worker]:
+        """The worker, for one request. `cancel` ends it meanwhile.
+
+        The first request to a worker must be `open`, or not be about what is newest.
+
+        Args:
+            held: One that is held for a cursor, in its place.
+
+        Raises:
+            Refusal: The client has cancelled it while it waited for a worker.
+        """
+        self._cancelled = False
+        if held is None and (
+            self._worker is None or (self._worker.ended and not self._transaction)
+        ):
+            self._worker = await self._leased(fresh=False)
+            if self._cancelled:
+                raise cancelled_by_user()
+        worker = held or self._worker
+        assert worker is not None
+        self._at_work = worker
+        worker.timeout_s = self.timeout_s
+        try:
+            yield worker
+        except Refusal:
+            raise
+        except BaseException:
+            # What the worker has yet to send would be taken for the next answer.
+            self._pool.drop(self._at_work)
+            raise
+        finally:
+            self._at_work = None
+
+    async def _leased(self, *, fresh: bool) -> Worker:
+        """A worker from the pool; `cancel` ends the wait for it."""
+        try:
+            async with asyncio.timeout(None) as self._wait:
+                return await self._pool.lease(self._who, self.version, fresh=fresh)
+        except TimeoutError:
+            raise cancelled_by_user() from None
+
+    @asynccontextmanager
+    async def any_worker(self) -> AsyncIterator[Worker]:
+        """A worker for a request about no data: the client's, or another if that has ended."""
+        if self._worker is None or not self._worker.ended:
+            async with self.worker() as worker:
+                yield worker
+            return
+        worker = await self._leased(fresh=False)
+        with self._pool.given_up_on_failure(worker):
+            yield worker
+        self._pool.give_back(worker)
+
+    def cancel(self) -> None:
+        """Ends the answer that is computed or about to be, if one is, or the wait for a worker."""
+        self._cancelled = True
+        if self._wait is not None:
+            with suppress(RuntimeError):  # it has ended already
+                self._wait.reschedule(asyncio.get_running_loop().time())
+        if self._at_work is not None:
+            self._pool.drop(self._at_work, cancelled_by_user())
+
+    def leave(self) -> None:
+        """Ends everything of this client."""
+        for worker in list(self._held):
+            self.release(worker)
+        if self._transaction:
+            self._pool.unpin(self._who)
+        if self._worker is not None:
+            self._pool.drop(self._worker)
+        self._worker, self._transaction = None, False

@@ -1,0 +1,167 @@
+"""`DECLARE`, `FETCH`, `MOVE` and `CLOSE`: cursors, by which a client reads an answer in parts.
+
+A cursor is a portal that SQL has named. Here it only moves forward, because an answer is computed
+while it is read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from trilayer_server.engine.question import Refusal
+from trilayer_server.wire.text import LEADING, first_word
+
+_NUMBER = r"[-+]?[0-9]{1,18}+"
+_NAME = r'(?P<name>"(?:[^"]|"")++"|\w++)'
+_DECLARE = re.compile(
+    rf"{LEADING}DECLARE\s++{_NAME}\s++(?P<options>(?:(?!CURSOR\s)\w++\s++)*+)CURSOR\s++"
+    r"(?:(?P<hold>WITH|WITHOUT)\s++HOLD\s++)?FOR\s++(?P<query>.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_FETCH = re.compile(
+    rf"{LEADING}(?P<verb>FETCH|MOVE)\s++"
+    r"(?:(?P<direction>NEXT|PRIOR|FIRST|LAST|ALL"
+    rf"|(?:FORWARD|BACKWARD)(?:\s++(?:ALL\b|{_NUMBER}))?|(?:(?:ABSOLUTE|RELATIVE)\s++)?{_NUMBER})"
+    r"\s++)?"
+    rf"(?:(?:FROM|IN)\s++)?{_NAME}",
+    re.IGNORECASE | re.DOTALL,
+)
+_CLOSE = re.compile(rf"{LEADING}CLOSE\s++{_NAME}", re.IGNORECASE | re.DOTALL)
+
+CURSOR_STATEMENTS = ("DECLARE", "FETCH", "MOVE", "CLOSE")
+"""The first words of the statements about cursors."""
+
+_OPTIONS = frozenset({"BINARY", "ASENSITIVE", "INSENSITIVE", "NO", "SCROLL"})
+
+
+@dataclass(frozen=True)
+class Declare:
+    """Opens a cursor.
+
+    Attributes:
+        name: Its name.
+        query: The SELECT that it reads.
+        holds: Whether it stays open when its transaction ends.
+        is_binary: Whether FETCH of the simple protocol has binary rows.
+    """
+
+    name: str
+    query: str
+    holds: bool
+    is_binary: bool
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Reads on in a cursor.
+
+    Attributes:
+        verb: FETCH, or MOVE, which passes rows over.
+        name: The cursor's name.
+        rows: How many rows; None for all that are left.
+        passes: How many rows are passed over before them.
+        at: The row before which it passes, counted from 1; None if `passes` says it.
+    """
+
+    verb: str
+    name: str
+    rows: int | None
+    passes: int = 0
+    at: int | None = None
+
+    def passed(self, position: int) -> int:
+        """How many rows are passed over by a cursor that has read so many.
+
+        Raises:
+            Refusal: They are before it.
+        """
+        passes = self.passes if self.at is None else self.at - 1 - position
+        if passes < 0:
+            raise _backward()
+        return passes
+
+
+@dataclass(frozen=True)
+class Close:
+    """Closes a cursor; all of them if it has no name."""
+
+    name: str | None
+
+
+def cursor_statement(sql: str) -> Declare | Fetch | Close:
+    """What a statement does with a cursor that begins with one of `CURSOR_STATEMENTS`.
+
+    Raises:
+        Refusal: A cursor can't do it here, or the statement is wrong.
+    """
+    if found := _DECLARE.fullmatch(sql):
+        return _declare(found)
+    if found := _FETCH.fullmatch(sql):
+        return _fetch(found["verb"].upper(), _name(found["name"]), found["direction"] or "NEXT")
+    if found := _CLOSE.fullmatch(sql):
+        return Close(None if found["name"].upper() == "ALL" else _name(found["name"]))
+    raise Refusal(
+        "42601",
+        "a statement about a cursor must be DECLARE NAME CURSOR FOR SELECT ..., FETCH [NUMBER]"
+        " FROM NAME, MOVE [NUMBER] FROM NAME or CLOSE NAME",
+    )
+
+
+def declare_of(sql: str) -> Declare | None:
+    """A DECLARE; None for another statement. Raises Refusal if it is wrong."""
+    found = cursor_statement(sql) if first_word(sql) == "DECLARE" else None
+    return found if isinstance(found, Declare) else None
+
+
+def fetch_of(sql: str) -> Fetch | None:
+    """A FETCH; None for another statement. Raises Refusal if it is wrong."""
+    found = cursor_statement(sql) if first_word(sql) == "FETCH" else None
+    return found if isinstance(found, Fetch) else None
+
+
+def _declare(found: re.Match[str]) -> Declare:
+    options = found["options"].upper().split()
+    if unknown := set(options) - _OPTIONS:
+        raise Refusal("42601", f'syntax error at or near "{unknown.pop()}"')
+    if "SCROLL" in options and "NO" not in options:
+        raise Refusal(
+            "0A000",
+            "a cursor must move forward only; got SCROLL",
+            "Leave SCROLL out, and declare another cursor to read from the start again",
+        )
+    return Declare(
+        _name(found["name"]),
+        found["query"],
+        holds=(found["hold"] or "").upper() == "WITH",
+        is_binary="BINARY" in options,
+    )
+
+
+def _fetch(verb: str, name: str, direction: str) -> Fetch:
+    match direction.upper().split():
+        case ["NEXT"] | ["FORWARD"]:
+            return Fetch(verb, name, 1)
+        case ["ALL"] | ["FORWARD", "ALL"]:
+            return Fetch(verb, name, None)
+        case ["FIRST"]:
+            return Fetch(verb, name, 1, at=1)
+        case ["ABSOLUTE", number] if int(number) > 0:
+            return Fetch(verb, name, 1, at=int(number))
+        case ["RELATIVE", number] if int(number) > 0:
+            return Fetch(verb, name, 1, passes=int(number) - 1)
+        case ["FORWARD", number] | [number] if number.lstrip("+").isdecimal() and int(number) > 0:
+            return Fetch(verb, name, int(number))
+    raise _backward()
+
+
+def _backward() -> Refusal:
+    return Refusal(
+        "55000",
+        "cursor can only scan forward",
+        "Declare another cursor to read from the start again",
+    )
+
+
+def _name(given: str) -> str:
+    return given[1:-1].replace('""', '"') if given.startswith('"') else given.lower()

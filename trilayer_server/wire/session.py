@@ -1,0 +1,629 @@
+"""One client's connection, which speaks PostgreSQL's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import select
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pyarrow as pa
+
+from serving_layer.snapshot import Layer
+from trilayer_server import introspection
+from trilayer_server.encoding.values import BINARY, TEXT, type_of
+from trilayer_server.engine import requests
+from trilayer_server.engine.question import (
+    NO_PARAMETERS,
+    Output,
+    Parameters,
+    Question,
+    Refusal,
+)
+from trilayer_server.engine.worker_process import Done
+from trilayer_server.metrics import Metrics
+from trilayer_server.wire import messages
+from trilayer_server.wire.answering import Answering
+from trilayer_server.wire.client import Client
+from trilayer_server.wire.copying import Copy, copy_of
+from trilayer_server.wire.cursors import (
+    CURSOR_STATEMENTS,
+    Close,
+    Declare,
+    Fetch,
+    cursor_statement,
+    declare_of,
+    fetch_of,
+)
+from trilayer_server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
+from trilayer_server.wire.open_cursors import OpenCursors
+from trilayer_server.wire.prepared import Portal, Prepared, Statement
+from trilayer_server.wire.setting import Setting, layer_in, seconds_of, setting_of
+from trilayer_server.wire.text import first_word, is_nothing
+
+logger = logging.getLogger("trilayer_server")
+
+
+TOGETHER_BYTES = 1 << 16
+"""Up to so many bytes are kept to be sent at once."""
+
+READ_BYTES = 1 << 16
+"""How many bytes of a client are read at once."""
+
+_HEAD_BYTES = 5
+"""The kind of a message, and its length without that."""
+
+PATIENCE_S = 60.0
+"""How long a client may leave an answer unread before its connection ends, in seconds."""
+
+IDLE_S = 600.0
+"""How long a client that keeps a worker may take for its next message, in seconds.
+
+A client that keeps none may wait for as long as it likes, but not within a message.
+"""
+
+MOST_SETTINGS, MOST_SETTING_BYTES = 200, 1_000
+"""The most settings of a client that are remembered, and the longest name or value."""
+
+WITHOUT_OTHERS_S = 0.005
+"""How long a client's messages are answered before those of others are, in seconds."""
+
+
+class Session:
+    """Answers one client until it leaves.
+
+    Attributes:
+        pid: What identifies the connection to its client.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client: Client,
+        layer: Layer,
+        known: introspection.SessionInfo,
+        metrics: Metrics,
+        pid: int,
+        secret: bytes,
+    ) -> None:
+        """Prepares it; `run` answers.
+
+        Args:
+            reader: What the client sends, after its startup message.
+            writer: Where the answers go.
+            client: Its worker.
+            layer: The layer in which names without a schema are looked up.
+            known: What the client has said of itself.
+            metrics: What is measured.
+            pid: What identifies the connection.
+            secret: What a client needs in order to cancel its query.
+        """
+        self.pid, self._secret = pid, secret
+        self._reader, self._writer, self._client = reader, writer, client
+        self._layer = self._first_layer = layer
+        self._known = known
+        self._prepared = Prepared()
+        self._answering = Answering(
+            client, metrics, self._has_gone, writer.transport.abort, self._send_part
+        )
+        self._cursors = OpenCursors(client, self._prepared, self._answering)
+        self._transaction = messages.IDLE
+        # Whether messages are skipped until the next Sync, after an error.
+        self._skips = False
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._unread = bytearray()
+        self._others_at = 0.0
+
+    def cancel(self, secret: bytes) -> None:
+        """Interrupts the query that runs, if the client may do so."""
+        if secret == self._secret:
+            self._client.cancel()
+
+    async def run(self, startup: Startup) -> None:
+        """Answers the client until it leaves."""
+        refused = [name for name in startup.options if name.startswith("_pq_.")]
+        if startup.minor or refused:
+            self._send(messages.older_protocol(refused))
+        self._send(messages.authenticated())
+        for name, value in self._known.reported().items():
+            self._send(messages.parameter(name, value))
+        self._send(messages.cancel_key(self.pid, self._secret))
+        self._send(messages.ready(self._transaction))
+        await self._drain()
+        try:
+            while (message := await self._receive()) is not None:
+                await self._answer(*message)
+        finally:
+            self._client.leave()
+
+    async def _receive(self) -> tuple[bytes, Body] | None:
+        """The next message; None if the client has left."""
+        if (size := self._size_of_next()) is None:
+            keeps = self._client.has_worker or self._client.holds
+            try:
+                # Half a message keeps the worker as well as none.
+                async with asyncio.timeout(IDLE_S if keeps or self._unread else None) as limit:
+                    while (size := self._size_of_next()) is None:
+                        if self._unread and limit.when() is None:
+                            limit.reschedule(asyncio.get_running_loop().time() + IDLE_S)
+                        if not (data := await self._reader.read(READ_BYTES)):
+                            return None
+                        self._unread += data
+                        self._others_at = time.monotonic() + WITHOUT_OTHERS_S
+            except TimeoutError:
+                code, why = "25P03", "terminating connection due to idle-in-transaction timeout"
+                if not keeps:
+                    code, why = "08P01", f"a message must be whole within {IDLE_S:g} s; it was not"
+                self._send(messages.error(Fault(code, why, severity="FATAL")))
+                self._flush()
+                return None
+        else:
+            await self._let_others()
+        kind, body = bytes(self._unread[:1]), Body(bytes(self._unread[_HEAD_BYTES:size]))
+        del self._unread[:size]
+        return None if kind == b"X" else (kind, body)
+
+    async def _let_others(self) -> None:
+        """Lets the clients go on that wait, if this one has kept them waiting for long enough.
+
+        What has arrived would otherwise all be answered first, because nothing else waits.
+        """
+        if time.monotonic() >= self._others_at:
+            await asyncio.sleep(0)
+            self._others_at = time.monotonic() + WITHOUT_OTHERS_S
+
+    def _size_of_next(self) -> int | None:
+        """The size of the next message; None until all of it was read. Raises ProtocolFault."""
+        if len(self._unread) < _HEAD_BYTES:
+            return None
+        length = int.from_bytes(self._unread[1:_HEAD_BYTES], "big")
+        if not 4 <= length <= messages.MOST_BYTES:
+            raise ProtocolFault(
+                f"a message must have at most {messages.MOST_BYTES:,} bytes; got {length:,}"
+            )
+        return 1 + length if len(self._unread) > length else None
+
+    async def _answer(self, kind: bytes, body: Body) -> None:
+        if self._skips and kind != b"S":
+            return
+        try:
+            match kind:
+                case b"Q":
+                    await self._simple(body.text())
+                case b"S":
+                    self._skips = False
+                    self._settle()
+                case b"P":
+                    self._parse(body)
+                case b"B":
+                    self._bind(body)
+                case b"D":
+                    await self._describe(body)
+                case b"E":
+                    await self._execute(body)
+                case b"C":
+                    await self._close(body)
+                case b"H":
+                    pass
+                case _:
+                    raise ProtocolFault(f"a message must be of a known type; got {kind!r}")
+        except Refusal as refusal:
+            self._failed(_fault(refusal))
+            self._after_failure(kind)
+        except (ProtocolFault, ConnectionError):
+            raise
+        except Exception as error:
+            logger.exception("a statement has failed unexpectedly")
+            self._failed(Fault("XX000", f"internal error: {error}", "The server's log has more"))
+            self._after_failure(kind)
+        # A client may wait for an error; and one that asks without reading must wait.
+        if kind in (b"Q", b"S", b"H") or self._skips or not self._kept:
+            await self._drain()
+
+    def _after_failure(self, kind: bytes) -> None:
+        if kind == b"Q":
+            self._settle()
+        else:
+            self._skips = True
+
+    def _settle(self) -> None:
+        """The client has seen all that it has asked for. Outside of a transaction portals end."""
+        if self._transaction == messages.IDLE:
+            sound, _ = self._prepared.end_transaction(commits=True)
+            self._client.settle(sound=sound)
+        self._send(messages.ready(self._transaction))
+
+    def _failed(self, fault: Fault) -> None:
+        self._send(messages.error(fault))
+        if self._transaction == messages.IN_TRANSACTION:
+            self._transaction = messages.FAILED
+
+    def _send(self, data: bytes) -> None:
+        """Keeps data for the client until it is enough, or until `_drain`."""
+        self._kept.append(data)
+        self._kept_bytes += len(data)
+        if self._kept_bytes >= TOGETHER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._writer.write(b"".join(self._kept))
+        self._kept, self._kept_bytes = [], 0
+
+    async def _send_part(self, part: bytes) -> None:
+        """Sends a part of an answer, and waits for a client that does not read the others."""
+        self._send(part)
+        if not self._kept:
+            await self._drain()
+
+    async def _drain(self) -> None:
+        """Sends what is kept, and waits until the client has taken most of it."""
+        self._flush()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._writer.drain()
+        except TimeoutError:
+            raise ConnectionAbortedError(f"it has read nothing for {PATIENCE_S:g} s") from None
+
+    def _has_gone(self) -> bool:
+        """Whether the client has closed the connection, even if it has left messages behind."""
+        if self._reader.at_eof() or self._writer.is_closing():
+            return True
+        if not hasattr(select, "POLLRDHUP"):  # only Linux has it
+            return False
+        poll = select.poll()
+        poll.register(self._writer.get_extra_info("socket"), select.POLLRDHUP)
+        return bool(poll.poll(0))
+
+    # -- the simple protocol -----------------------------------------------------------------------
+
+    async def _simple(self, text: str) -> None:
+        self._client.check(text)
+        statements = await self._statements(text)
+        if not statements:
+            self._send(messages.EMPTY_QUERY)
+        at = 0
+        for sql in statements:
+            await self._let_others()
+            start = text.find(sql, at)
+            with _placed(max(start, at)):
+                await self._answer_simply(sql)
+            if start >= 0:
+                at = start + len(sql)
+        self._settle()
+
+    async def _answer_simply(self, sql: str) -> None:
+        """Answers one statement of the simple protocol."""
+        if (tag := await self._command(sql)) is not None:
+            self._send(messages.command_complete(tag))
+        elif (copied := copy_of(sql)) is not None:
+            await self._copy(sql, copied, NO_PARAMETERS)
+        elif (fetch := fetch_of(sql)) is not None:
+            cursor = self._prepared.cursor(fetch.name)
+            assert cursor.columns is not None  # it is opened when it is declared
+            formats = cursor.question.formats
+            self._send(messages.row_description(_fields(cursor.columns, formats)))
+            await self._fetch(fetch, formats)
+        else:
+            question = self._question(sql)
+            async with self._answering.worker():
+                worker, opened = await self._client.open(question)
+                self._send(messages.row_description(_fields(opened.schema, ())))
+                self._send_end(await self._answering.send_rows(worker))
+
+    async def _statements(self, text: str) -> list[str]:
+        """The statements of a text. Only a worker parses it, if it may be several."""
+        whole = text.rstrip().rstrip(";").rstrip()
+        if is_nothing(whole):
+            return []
+        if ";" not in whole:
+            return [whole]
+        async with self._client.any_worker() as worker:
+            return await worker.split(text)
+
+    async def _command(self, sql: str, parameters: Parameters = NO_PARAMETERS) -> str | None:
+        """Carries out a statement that has no answer; None if it has one."""
+        word = first_word(sql)
+        if _TO_SAVEPOINT.match(sql):  # no statement has changed anything
+            if self._client.has_lost_state:
+                raise Refusal(
+                    "25P02",
+                    "the transaction can't go on, because its state has ended with the process that"
+                    " answered it",
+                    "Send ROLLBACK, and begin another transaction",
+                )
+            if self._transaction == messages.FAILED:
+                self._transaction = messages.IN_TRANSACTION
+            return "ROLLBACK"
+        if self._transaction == messages.FAILED and word not in _END:
+            raise Refusal(
+                "25P02",
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+        if word in _BEGIN:
+            await self._client.begin()
+            self._transaction = messages.IN_TRANSACTION
+            return "BEGIN" if word == "BEGIN" else "START TRANSACTION"
+        if word in _END:
+            commits = self._transaction != messages.FAILED and word not in _UNDO
+            self._transaction = messages.IDLE
+            self._cursors.end_transaction(commits=commits)
+            return "COMMIT" if commits else "ROLLBACK"
+        if word in CURSOR_STATEMENTS:
+            return await self._cursor_command(sql, parameters)
+        if word in ("DEALLOCATE", "DISCARD"):
+            return word + await self._forget(sql)
+        if word in _IGNORED:
+            if (chosen := setting_of(sql)) is not None:
+                self._choose(chosen)
+            return word
+        return None
+
+    async def _forget(self, sql: str) -> str:
+        """Carries out DEALLOCATE or DISCARD, and returns the second part of its tag."""
+        command, name = first_word(sql), sql.split()[-1]
+        if name.upper() != "ALL":
+            if command == "DEALLOCATE":
+                self._prepared.deallocate(name.strip('"'))
+            return ""
+        self._prepared.statements.clear()
+        if command == "DISCARD":
+            await self._cursors.close_all()
+            self._choose(Setting("all", ""))
+        return " ALL"  # by which clients know that they have to prepare again
+
+    def _choose(self, chosen: Setting) -> None:
+        """Sets what has an effect here; the rest is only remembered."""
+        if chosen.name == "all":  # of RESET
+            self._layer, self._client.timeout_s = self._first_layer, None
+            self._known = replace(self._known, layer=self._layer, settings={})
+            return
+        if chosen.name == "search_path":
+            named = layer_in(chosen.value)
+            self._layer = named or self._first_layer
+            rest = {k: v for k, v in self._known.settings.items() if k != chosen.name}
+            self._known = replace(self._known, layer=self._layer, settings=rest)
+            if named or not chosen.value:
+                return
+        others = self._known.settings.keys() - {chosen.name}
+        longest = max(len(chosen.name), len(chosen.value))
+        if len(others) >= MOST_SETTINGS or longest > MOST_SETTING_BYTES:
+            raise Refusal(
+                "53400",
+                f"a client may have {MOST_SETTINGS} settings, each of at most"
+                f" {MOST_SETTING_BYTES:,} characters",
+            )
+        if chosen.name == "statement_timeout":
+            self._client.timeout_s = seconds_of(chosen.value)
+        self._known = replace(
+            self._known, settings={**self._known.settings, chosen.name: chosen.value}
+        )
+
+    async def _copy(self, sql: str, copied: Copy, parameters: Parameters) -> None:
+        await self._command("")  # which refuses it if the transaction has failed
+        question = self._question(copied.query, copied.output, parameters)
+        async with self._answering.worker():
+            with _placed(max(sql.find(copied.query), 0)):
+                worker, opened = await self._client.open(question)
+            self._send(messages.copy_out(int(copied.is_binary), len(opened.schema)))
+            done = await self._answering.send_rows(worker)
+            self._send(messages.COPY_DONE + messages.command_complete(f"COPY {done.rows}"))
+
+    def _send_end(self, done: Done) -> None:
+        self._send(
+            messages.PORTAL_SUSPENDED
+            if done.more
+            else messages.command_complete(f"SELECT {done.rows}")
+        )
+
+    # -- cursors -----------------------------------------------------------------------------------
+
+    async def _cursor_command(self, sql: str, parameters: Parameters) -> str | None:
+        """Carries out a statement about a cursor; None for a FETCH, which has an answer."""
+        match statement := cursor_statement(sql):
+            case Declare():
+                await self._declare(sql, statement, parameters)
+                return "DECLARE CURSOR"
+            case Close(name=None):
+                await self._cursors.close_all()
+                return "CLOSE CURSOR ALL"
+            case Close(name=str(name)):
+                self._prepared.cursor(name)
+                await self._cursors.close(name)
+                return "CLOSE CURSOR"
+            case Fetch(verb="MOVE"):
+                return f"MOVE {await self._cursors.read(statement, statement.rows)}"
+        return None
+
+    async def _declare(self, sql: str, declare: Declare, parameters: Parameters) -> None:
+        alone = self._transaction == messages.IDLE
+        if alone and not declare.holds:
+            raise Refusal(
+                "25P01",
+                "DECLARE CURSOR can only be used in transaction blocks",
+                "Send BEGIN before it, or declare it WITH HOLD",
+            )
+        formats = (BINARY,) if declare.is_binary else ()
+        question = self._question(declare.query, "wire", parameters, formats)
+        with _placed(max(sql.find(declare.query), 0)):
+            await self._cursors.open(declare.name, question, holds=declare.holds, alone=alone)
+
+    async def _fetch(self, fetch: Fetch, formats: Sequence[int], most: int = 0) -> Fetch | None:
+        """Sends the rows of a FETCH, but no more than `most` unless it is 0; what is left of it."""
+        whole = not most or (fetch.rows is not None and fetch.rows <= most)
+        rows = await self._cursors.read(fetch, fetch.rows if whole else most, formats)
+        if whole or not self._prepared.cursor(fetch.name).open:
+            self._send(messages.command_complete(f"FETCH {rows}"))
+            return None
+        self._send(messages.PORTAL_SUSPENDED)
+        left = None if fetch.rows is None else fetch.rows - rows
+        return Fetch(fetch.verb, fetch.name, left)
+
+    # -- the extended protocol ---------------------------------------------------------------------
+
+    def _parse(self, body: Body) -> None:
+        name, text, declared = body.text(), body.text(), body.int32s()
+        self._client.check(text)
+        sql = "" if is_nothing(text) else text.rstrip().rstrip(";").rstrip()
+        self._prepared.prepare(name, Statement(sql, declared))
+        self._send(messages.PARSE_COMPLETE)
+
+    def _bind(self, body: Body) -> None:
+        name, statement = body.text(), self._prepared.statement(body.text())
+        formats, given, results = body.int16s(), body.values(), body.int16s()
+        parameters = Parameters(given, formats, statement.oids)
+        question = self._question(statement.sql, "wire", parameters, results)
+        self._prepared.bind(name, Portal(statement.sql, question, statement.columns))
+        self._send(messages.BIND_COMPLETE)
+
+    async def _describe(self, body: Body) -> None:
+        kind, name = body.take(1), body.text()
+        if kind == b"P":
+            await self._describe_portal(name)
+            return
+        statement = self._prepared.statement(name)
+        sql, oids, columns = statement.sql, statement.oids, statement.columns
+        if (declare := declare_of(sql)) is not None:
+            sql = declare.query
+        if not sql or _has_no_columns(sql):
+            pass
+        elif (fetch := fetch_of(sql)) is not None:
+            columns = self._prepared.cursor(fetch.name).columns
+        else:
+            question = self._question(sql, "wire", Parameters(oids=oids))
+            async with self._answering.unmeasured() as worker:
+                oids, columns = await worker.describe(question)
+            self._prepared.prepare(name, Statement(statement.sql, oids, columns))
+        self._send(messages.parameter_description(oids))
+        if columns is None or declare is not None:
+            self._send(messages.NO_DATA)
+        else:
+            self._send(messages.row_description(_fields(columns, ())))
+
+    async def _describe_portal(self, name: str) -> None:
+        portal = self._prepared.portal(name)
+        if not portal.sql or _has_no_columns(portal.sql) or declare_of(portal.sql):
+            self._send(messages.NO_DATA)
+            return
+        if (fetch := fetch_of(portal.sql)) is not None:
+            portal.columns = self._prepared.cursor(fetch.name).columns
+        if portal.columns is None:
+            most = self._asked_for_next(name)
+            async with self._answering.unmeasured():
+                _, opened = await self._client.open(portal.question, name, most)
+            self._prepared.opened(name, opened.schema, opened.bytes)
+            portal.open = True
+            portal.coming = most is not None
+        assert portal.columns is not None
+        self._send(messages.row_description(_fields(portal.columns, portal.question.formats)))
+
+    def _asked_for_next(self, portal: str) -> int | None:
+        """How many rows of a portal the next message asks for: 0 for all, None if for none yet.
+
+        Most clients send it together with what it follows. The worker is then asked only once.
+        """
+        size = self._size_of_next()
+        if size is None or self._unread[:1] != b"E" or self._transaction == messages.FAILED:
+            return None
+        body = Body(bytes(self._unread[_HEAD_BYTES:size]))
+        return max(body.int32(), 0) if body.text() == portal else None
+
+    async def _execute(self, body: Body) -> None:
+        name, most = body.text(), max(body.int32(), 0)
+        portal = self._prepared.portal(name)
+        if not portal.sql:
+            self._send(messages.EMPTY_QUERY)
+            return
+        if portal.is_cursor:
+            raise Refusal("0A000", f'cursor "{name}" must be read with FETCH')
+        given = portal.question.parameters
+        if (tag := await self._command(portal.sql, given)) is not None:
+            self._send(messages.command_complete(tag))
+            return
+        if (copied := copy_of(portal.sql)) is not None:
+            await self._copy(portal.sql, copied, given)
+            return
+        if (fetch := portal.rest or fetch_of(portal.sql)) is not None:
+            portal.rest = await self._fetch(fetch, portal.question.formats, most)
+            return
+        async with self._answering.worker() as worker:
+            if portal.coming:
+                portal.coming = False
+            elif portal.open:
+                await worker.fetch(requests.Fetch(name, most))
+            else:
+                worker, opened = await self._client.open(
+                    portal.question, name, most, portal.columns
+                )
+                self._prepared.opened(name, opened.schema, opened.bytes)
+            done = await self._answering.send_rows(worker)
+        portal.open = done.more
+        self._send_end(done)
+
+    async def _close(self, body: Body) -> None:
+        kind, name = body.take(1), body.text()
+        if kind == b"S":
+            self._prepared.statements.pop(name, None)
+        else:
+            await self._cursors.close(name)
+        self._send(messages.CLOSE_COMPLETE)
+
+    def _question(
+        self,
+        sql: str,
+        output: Output = "wire",
+        parameters: Parameters = NO_PARAMETERS,
+        formats: Sequence[int] = (),
+    ) -> Question:
+        return Question(
+            sql,
+            self._layer,
+            self._client.version,
+            output,
+            parameters,
+            formats,
+            session=self._known,
+        )
+
+
+_BEGIN, _UNDO = ("BEGIN", "START"), ("ROLLBACK", "ABORT")
+_END = ("COMMIT", "END", *_UNDO)
+_IGNORED = frozenset({"SET", "RESET", "DISCARD", "DEALLOCATE", "SAVEPOINT", "RELEASE", "UNLISTEN"})
+"""Statements about the session, which have no answer."""
+
+
+_TO_SAVEPOINT = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
+
+
+@contextmanager
+def _placed(at: int) -> Iterator[None]:
+    """Counts the position of a mistake from the start of a text, of which a part is run."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.position:
+            refusal.position += at
+        raise
+
+
+def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
+    """The descriptions of columns, with a format for each, or one for all."""
+    found = []
+    for place, column in enumerate(columns):
+        kind = type_of(column.type)
+        format_ = formats[place if len(formats) > 1 else 0] if formats else TEXT
+        found.append(Field(column.name, kind.oid, kind.size, kind.modifier, format_))
+    return found
+
+
+def _has_no_columns(sql: str) -> bool:
+    return first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY", "MOVE", "CLOSE")
+
+
+def _fault(refusal: Refusal) -> Fault:
+    return Fault(refusal.code, refusal.message, refusal.hint, refusal.position)
