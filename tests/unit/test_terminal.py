@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from serving_layer.result import RowSet
+from tests.support.places import PACKAGES
 from tests.support.published import CATALOG
 from trilayer.cli import context, quarantine, sql
 from trilayer.operations.quarantine import Quarantined, ReasonCount
@@ -166,15 +167,7 @@ def test_every_command_writes_by_the_functions_that_escape():
         "trilayer_local/class_recording.py": "the steps of a recording, for its parent",
     }
     found = set()
-    for package in (
-        "trilayer",
-        "trilayer_core",
-        "batch_layer",
-        "speed_layer",
-        "serving_layer",
-        "trilayer_server",
-        "trilayer_local",
-    ):
+    for package in PACKAGES:
         for file in (ROOT / package).rglob("*.py"):
             tree = ast.parse(file.read_text())
             if any(isinstance(node, ast.Call) and _writes(node.func) for node in ast.walk(tree)):
