@@ -1,4 +1,4 @@
-"""The README, the code that it shows, and the table in it that is generated from the code."""
+"""The README and docs/views.md, their code, and the table that is generated from the code."""
 
 import re
 from contextlib import suppress
@@ -9,14 +9,16 @@ from trilayer_core.definitions.aggregates import AGGREGATES, Aggregate
 from trilayer_core.errors import DefinitionError
 
 README = (PROJECT / "README.md").read_text()
+VIEWS = PROJECT / "docs" / "views.md"
+"""The page with an example of every kind of view, which continues the README's catalog."""
 
 
 def blocks(language: str) -> list[str]:
-    """What stands between the fences of a language, in order."""
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+    """What stands between the fences of a language, in order, first in the README."""
+    return re.findall(rf"```{language}\n(.*?)```", README + VIEWS.read_text(), flags=re.DOTALL)
 
 
-TABLE = re.compile(r"(?<=^<!-- The table is generated: )(.*? -->\n)(.*?)(?=^## )", re.M | re.S)
+TABLE = re.compile(r"(?<=^<!-- The table is generated: )(.*? -->\n)(.*?)(?=^## |\Z)", re.M | re.S)
 """The comment that the table of aggregates follows, and the table."""
 
 
