@@ -353,7 +353,7 @@ class Stack:
         if self._unusable:
             self._unusable = False
             logger.warning("the catalog can be used again; commands and batch runs work as before")
-        former = self._definitions
+        former, self._definitions = self._definitions, saved
         if said:
             logger.warning("%s The speed layer starts again, to run them.", " ".join(said))
             self._restart_speed()
@@ -362,7 +362,6 @@ class Stack:
             if changed:
                 logger.warning("%s starts again, because its definitions changed", companion.title)
             if said or changed:
-                self._definitions = saved
                 self._restart_companion(companion)
 
     def _restart_companion(self, companion: Companion) -> None:

@@ -14,7 +14,8 @@ from trilayer_core.runtime.ports import free_port
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_local.commands.up import _announce
-from trilayer_local.stack import _SERVER, Stack
+from trilayer_local.stack import Stack
+from trilayer_server.extension import COMPANION as SERVER
 
 
 @pytest.fixture
@@ -32,11 +33,11 @@ def started(tmp_path, monkeypatch):
         )
         project = Project(settings, console.CATALOG, Store(settings.store))
         stack = Stack(project, with_airflow=False)
-        stack._start_beside(_SERVER)
+        stack._start_companion(SERVER)
         return stack
 
     yield start
-    if (server := processes.running(tmp_path, _SERVER.name)) is not None:
+    if (server := processes.running(tmp_path, SERVER.name)) is not None:
         processes.terminate(server, home=tmp_path, timeout_s=5)
 
 
@@ -89,7 +90,7 @@ def test_a_server_that_starts_again_keeps_its_ports(wanted, started, caplog):
         port = other.getsockname()[1] if wanted == "taken" else 0
         stack = started(port, port)
         first = stack.server()
-    stack._restart_beside(_SERVER)
+    stack._restart_companion(SERVER)
     again = stack.server()
     stack._keep_addresses()
     assert (again.console, again.psql, again.ports) == (first.console, first.psql, first.ports)
@@ -99,10 +100,10 @@ def test_a_server_that_starts_again_keeps_its_ports(wanted, started, caplog):
 def test_ports_that_can_not_be_kept_are_reported(started, caplog):
     stack = started(0, 0)
     wire, http = stack.server().ports
-    server = processes.running(stack.project.settings.home, _SERVER.name)
+    server = processes.running(stack.project.settings.home, SERVER.name)
     processes.terminate(server, home=stack.project.settings.home, timeout_s=5)
     with socket.create_server(("127.0.0.1", wire)):
-        stack._start_beside(_SERVER)
+        stack._start_companion(SERVER)
         until(lambda: stack._addresses() is not None)
         stack._keep_addresses()
         stack._keep_addresses()

@@ -18,6 +18,7 @@ from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_local import stack as local_stack
+from trilayer_server.extension import COMPANION as SERVER
 
 BEFORE = Definitions({"a": "1", "b": "1"}, {"s": "1"}, {}, ())
 PUBLISHED = SimpleNamespace(
@@ -61,8 +62,7 @@ def test_a_table_of_queries_has_the_server_started_again(tmp_path):
         return loaded(Catalog(views=[VIEW], tables=[table]), tmp_path)
 
     before, same, after = (defined(f"name\n{name}\n") for name in ("red", "red", "blue"))
-    server = next(beside for beside in local_stack._BESIDE if beside.name == local_stack.SERVER)
-    assert server.work(before) == server.work(same) != server.work(after)
+    assert SERVER.work(before) == SERVER.work(same) != SERVER.work(after)
     assert changes(before, after, PUBLISHED) == []
 
 
