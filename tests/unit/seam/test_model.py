@@ -1,4 +1,4 @@
-"""The seam under thousands of random schedules: arrivals, micro-batches, batch runs, rollbacks,
+"""The seam under hundreds of random schedules: arrivals, micro-batches, batch runs, rollbacks,
 rebuilds, compactions, and a death at any write.
 
 A failure names its seed; `World(seed, good)` replays it, and `world.steps` says what happened.
@@ -35,25 +35,15 @@ def run(seed, skew_ms):
     return refused
 
 
-@pytest.mark.parametrize("first", range(0, 200, 100))
-def test_good_clocks_every_event_once_and_never_a_refusal(first):
-    assert not any(run(seed, 0) for seed in range(first, first + 100))
+def test_good_clocks_every_event_once_and_never_an_error():
+    assert not any(run(seed, 0) for seed in range(200))
 
 
-@pytest.mark.parametrize("first", range(0, 200, 100))
-def test_bad_clocks_every_event_once_or_a_refusal_that_a_rebuild_heals(first):
-    for seed in range(first, first + 100):
+def test_bad_clocks_every_event_once_or_an_error_that_a_rebuild_heals():
+    for seed in range(200):
         run(seed, BAD_MS)
 
 
 def test_broken_clocks_are_refused_and_a_rebuild_heals():
     refused = [seed for seed in range(100) if run(seed, BROKEN_MS)]
     assert refused, "schedules this bad must meet refusals, or healing one is not tested"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(200, 700, 250))
-@pytest.mark.parametrize("skew_ms", [0, BAD_MS, BROKEN_MS])
-def test_many_more_schedules(first, skew_ms):
-    refused = [seed for seed in range(first, first + 250) if run(seed, skew_ms)]
-    assert skew_ms or not refused

@@ -161,28 +161,30 @@ class World:
 
 
 def check(world):
+    """The names of the views that have an answer with rows; each is the one merged on demand."""
+    answered = set()
     for view in world.tables.kept.views:
-        assert world.kept(view) == world.on_demand(view), view.name
+        rows = world.kept(view)
+        assert rows == world.on_demand(view), view.name
+        answered |= {view.name} if rows else set()
+    return answered
 
 
-@pytest.mark.parametrize("few", [0, 4])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "few"), [(0, 0), (1, 4)])
 def test_kept_answers_are_those_merged_on_demand(seed, few, monkeypatch):
     monkeypatch.setattr(kept, "FEW_ROWS", few)
     world, answered = World(seed), set()
     for _ in range(12):
         world.step()
-        check(world)
-        answered |= {view.name for view in world.tables.kept.views if world.kept(view)}
+        answered |= check(world)
     assert answered == {view.name for view in VIEWS if can_keep(view)}
 
 
-@pytest.mark.parametrize("seed", [20, 21])
-def test_a_load_that_fails_before_its_commit_changes_no_answer(seed, monkeypatch):
+def test_a_load_that_fails_before_its_commit_changes_no_answer(monkeypatch):
     """As a kill would: the transaction is rolled back, and the next load goes on from there."""
     monkeypatch.setattr(kept, "FEW_ROWS", 4)
-    world = World(seed)
-    for _ in range(4):
+    world = World(20)
+    for _ in range(2):
         world.replace()
         world.append()
     for load in (world.append, world.replace):
