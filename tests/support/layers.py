@@ -20,9 +20,9 @@ from batch_layer.recompute import recompute
 from batch_layer.reconcile import reconcile
 from serving_layer.connection import Layer, Provenance
 from speed_layer.query import StreamQuery
-from tests.support.oracle import canonical
 from tests.support.waiting import until
 from trilayer import Catalog, Stream
+from trilayer.testing import canonical
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings

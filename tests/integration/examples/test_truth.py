@@ -15,7 +15,7 @@ import pytest
 from examples.demo import compare
 from examples.transport import lifts
 from tests.support.answers import answers_to_files
-from tests.support.oracle import Asked, Event, Recent, Sessions, Windowed, answer, field, same
+from trilayer.testing import Aggregation, Event, Recent, Sessions, Windowed, answer, field, same
 from trilayer_core.definitions.catalog import load_catalog
 
 pytestmark = pytest.mark.spark
@@ -35,32 +35,34 @@ def asked_of_retail():
     return {
         "sales_of_last_hour": (
             {"product": field("product"), "minute": Recent(bought, 60 * minute, minute, NOW)},
-            {"purchases": Asked("count"), "items": Asked("sum_", field("quantity"))},
+            {"purchases": Aggregation("count"), "items": Aggregation("sum_", field("quantity"))},
         ),
         "buyers_by_product": (
             {"product": field("product")},
             {
-                "buyers": Asked("distinct", field("customer")),
-                "with_coupon": Asked("count", lambda row: row.get("coupons")),
+                "buyers": Aggregation("distinct", field("customer")),
+                "with_coupon": Aggregation("count", lambda row: row.get("coupons")),
             },
         ),
         "spending_by_customer": (
             {"customer": field("customer")},
             {
-                "purchases": Asked("count"),
-                "variance": Asked("variance", amount),
-                "deviation": Asked("stddev", amount),
-                "favourite": Asked("mode", field("product")),
-                "last_products": Asked("collect", field("product"), bought, options={"k": 3}),
-                "bought_in_bulk": Asked("any_", lambda row: row["quantity"] >= 5),
+                "purchases": Aggregation("count"),
+                "variance": Aggregation("variance", amount),
+                "deviation": Aggregation("stddev", amount),
+                "favourite": Aggregation("mode", field("product")),
+                "last_products": Aggregation("collect", field("product"), bought, options={"k": 3}),
+                "bought_in_bulk": Aggregation("any_", lambda row: row["quantity"] >= 5),
             },
         ),
         "baskets_by_hour": (
             {"hour": hour},
             {
-                "amounts": Asked("quantiles", amount, options={"quantiles": [0.5, 0.9, 0.99]}),
-                "sizes": Asked("histogram", amount, options={"bounds": [5, 10, 20, 50]}),
-                "best_sellers": Asked("top", field("product"), options={"k": 3}),
+                "amounts": Aggregation(
+                    "quantiles", amount, options={"quantiles": [0.5, 0.9, 0.99]}
+                ),
+                "sizes": Aggregation("histogram", amount, options={"bounds": [5, 10, 20, 50]}),
+                "best_sellers": Aggregation("top", field("product"), options={"k": 3}),
             },
         ),
     }
@@ -71,16 +73,18 @@ def asked_of_network():
     return {
         "traffic_by_second": (
             {"source": field("source"), "second": second},
-            {"packets": Asked("count"), "bytes": Asked("sum_", field("bytes"))},
+            {"packets": Aggregation("count"), "bytes": Aggregation("sum_", field("bytes"))},
         ),
         "sources": (
             {"source": field("source")},
             {
-                "ports": Asked("distinct", field("port")),
-                "destinations": Asked("distinct", field("destination")),
-                "first_seen": Asked("min_", field("seen")),
-                "last_seen": Asked("max_", field("seen")),
-                "sizes": Asked("histogram", field("bytes"), options={"bounds": [128, 512, 1024]}),
+                "ports": Aggregation("distinct", field("port")),
+                "destinations": Aggregation("distinct", field("destination")),
+                "first_seen": Aggregation("min_", field("seen")),
+                "last_seen": Aggregation("max_", field("seen")),
+                "sizes": Aggregation(
+                    "histogram", field("bytes"), options={"bounds": [128, 512, 1024]}
+                ),
             },
         ),
     }
@@ -99,18 +103,20 @@ def asked_of_social():
         "vocabulary": (
             everything,
             {
-                "words": Asked("count"),
-                "different": Asked("distinct", field("word")),
-                "most_common": Asked("top", field("word"), options={"k": 10}),
+                "words": Aggregation("count"),
+                "different": Aggregation("distinct", field("word")),
+                "most_common": Aggregation("top", field("word"), options={"k": 10}),
             },
             words,
         ),
         "popular_hashtags": (
             {"hashtag": field("hashtag")},
             {
-                "posts": Asked("count"),
-                "authors": Asked("distinct", field("author")),
-                "first_author": Asked("first", field("author"), field("posted"), positioned=False),
+                "posts": Aggregation("count"),
+                "authors": Aggregation("distinct", field("author")),
+                "first_author": Aggregation(
+                    "first", field("author"), field("posted"), positioned=False
+                ),
             },
             hashtags,
         ),
@@ -119,12 +125,12 @@ def asked_of_social():
                 "hashtag": field("hashtag"),
                 "recent": Recent(field("posted"), timedelta(minutes=5), timedelta(seconds=10), NOW),
             },
-            {"posts": Asked("count")},
+            {"posts": Aggregation("count")},
             hashtags,
         ),
         "trending": (
             {"minute": minute},
-            {"hashtags": Asked("top", field("hashtag"), options={"k": 5})},
+            {"hashtags": Aggregation("top", field("hashtag"), options={"k": 5})},
             hashtags,
         ),
     }
@@ -138,40 +144,42 @@ def asked_of_transport():
     return {
         "riders": (
             {"lift": field("lift"), "period": period},
-            {"rides": Asked("count"), "skiers": Asked("distinct", field("skier"))},
+            {"rides": Aggregation("count"), "skiers": Aggregation("distinct", field("skier"))},
             lambda row: [row | {"lift": names.get(row["lift"], row["lift"])}],
         ),
         "skiers": (
             {"skier": field("skier")},
             {
-                "rides": Asked("count"),
-                "last_lifts": Asked("collect", field("lift"), field("passed"), options={"k": 3}),
+                "rides": Aggregation("count"),
+                "last_lifts": Aggregation(
+                    "collect", field("lift"), field("passed"), options={"k": 3}
+                ),
             },
         ),
         "buses": (
             {"bus": field("bus")},
             {
-                "reported": Asked("max_", reported),
-                "route": Asked("latest", field("route"), reported),
-                "latitude": Asked("latest", field("latitude"), reported),
-                "longitude": Asked("latest", field("longitude"), reported),
-                "always_empty": Asked("every", lambda row: row["passengers"] == 0),
+                "reported": Aggregation("max_", reported),
+                "route": Aggregation("latest", field("route"), reported),
+                "latitude": Aggregation("latest", field("latitude"), reported),
+                "longitude": Aggregation("latest", field("longitude"), reported),
+                "always_empty": Aggregation("every", lambda row: row["passengers"] == 0),
             },
         ),
         "services": (
             {"bus": field("bus"), "service": Sessions(reported, timedelta(minutes=5))},
             {
-                "reports": Asked("count"),
-                "most_passengers": Asked("max_", field("passengers")),
-                "longest_delay_s": Asked("max_", field("delay_s")),
+                "reports": Aggregation("count"),
+                "most_passengers": Aggregation("max_", field("passengers")),
+                "longest_delay_s": Aggregation("max_", field("delay_s")),
             },
         ),
         "delays_by_route": (
             {"route": field("route")},
             {
-                "reports": Asked("count"),
-                "late": Asked("count", where=lambda row: row["delay_s"] > 300),
-                "delay_s": Asked(
+                "reports": Aggregation("count"),
+                "late": Aggregation("count", where=lambda row: row["delay_s"] > 300),
+                "delay_s": Aggregation(
                     "quantiles", field("delay_s"), options={"quantiles": [0.5, 0.9, 0.99]}
                 ),
             },
@@ -185,17 +193,17 @@ def asked_of_fraud():
     def amount(row):
         return Decimal(row["amount"])
 
-    sums = {"transactions": Asked("count"), "total": Asked("sum_", amount)}
-    largest = {"largest": Asked("max_", amount)}
+    sums = {"transactions": Aggregation("count"), "total": Aggregation("sum_", amount)}
+    largest = {"largest": Aggregation("max_", amount)}
     minute = Windowed(paid, timedelta(minutes=1), timedelta(minutes=1))
     return {
         "by_card": (
             {"card": field("card")},
             sums
             | {
-                "max_amount": Asked("max_", amount),
-                "last_merchant": Asked("latest", field("merchant"), paid),
-                "last_paid_at": Asked("max_", paid),
+                "max_amount": Aggregation("max_", amount),
+                "last_merchant": Aggregation("latest", field("merchant"), paid),
+                "last_paid_at": Aggregation("max_", paid),
             },
         ),
         "by_minute": ({"minute": minute}, sums | largest),
@@ -205,7 +213,10 @@ def asked_of_fraud():
         ),
         "merchants": (
             {"merchant": field("merchant")},
-            sums | {"amounts": Asked("quantiles", amount, options={"quantiles": [0.5, 0.9, 0.99]})},
+            sums
+            | {
+                "amounts": Aggregation("quantiles", amount, options={"quantiles": [0.5, 0.9, 0.99]})
+            },
         ),
     }
 

@@ -22,8 +22,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.support.oracle import Asked, Event, aggregate, canonical, field, same
 from trilayer import Stream, View
+from trilayer.testing import Aggregation, Event, aggregate, canonical, field, same
 from trilayer_core.compute.grouping import Pass, arrow_type, partial_schema
 from trilayer_core.compute.merging import (
     create_table_sql,
@@ -331,7 +331,7 @@ def test_what_is_presented_is_what_the_oracle_says(grouped):
             a = measure.aggregate
             where = field("ok") if a.where else (lambda row: True)
             options = {f.name: getattr(a, f.name) for f in fields(a)}
-            asked = Asked(
+            asked = Aggregation(
                 a.kind, a.value and field(a.value), a.by and field(a.by), where, options=options
             )
             expected = aggregate(asked, events)

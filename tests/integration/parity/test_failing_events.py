@@ -14,12 +14,12 @@ import pytest
 
 from speed_layer import isolation, run
 from tests.support.layers import Pipeline, quick
-from tests.support.oracle import Asked, Event, Windowed, answer, differences, field
 from tests.support.waiting import in_thread, until
 from trilayer import Catalog, Rows, Stream, View, count, latest, sum_, tumbling
 from trilayer.operations.quarantine import quarantined
 from trilayer.operations.status import project_status
 from trilayer.operations.verification.run import verification
+from trilayer.testing import Aggregation, Event, Windowed, answer, differences, field
 from trilayer_core.errors import CoverageError, TrilayerError
 from trilayer_core.project import Project
 from trilayer_core.store import layout
@@ -82,21 +82,21 @@ def catalog_on(logs_topic, orders_topic):
 
 HOUR = timedelta(hours=1)
 LOGS = {
-    "hosts": lambda e: answer(e, {"host": field("host")}, {"events": Asked("count")}),
+    "hosts": lambda e: answer(e, {"host": field("host")}, {"events": Aggregation("count")}),
     "errors": lambda e: answer(
         e,
         {"host": field("host")},
         {
-            "bad": Asked("count", where=lambda row: int(row["status"]) >= 400),
-            "total": Asked("sum_", lambda row: row["n"] * 1000000),
-            "last": Asked("latest", lambda row: row["items"][row["n"]], field("at")),
+            "bad": Aggregation("count", where=lambda row: int(row["status"]) >= 400),
+            "total": Aggregation("sum_", lambda row: row["n"] * 1000000),
+            "last": Aggregation("latest", lambda row: row["items"][row["n"]], field("at")),
         },
         where=lambda row: int(row["kind"]) > 0,
     ),
     "shares": lambda e: answer(
         e,
         {"share": lambda row: 100 // row["n"], "hour": Windowed(seen, HOUR, HOUR)},
-        {"events": Asked("count")},
+        {"events": Aggregation("count")},
     ),
 }
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.hostile import KINDS, hostile, hostile_stream
 from tests.support.layers import Pipeline, quick
-from tests.support.oracle import Asked, Event, Windowed, answer, differences, field
 from trilayer import Catalog, View, count, latest, max_, mean, min_, sum_, tumbling
 from trilayer.operations.quarantine import quarantined
+from trilayer.testing import Aggregation, Event, Windowed, answer, differences, field
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
@@ -34,17 +34,17 @@ AGGREGATES = {
     "last_flag": latest("flag", by="n"),
 }
 ASKED = {
-    "events": Asked("count"),
-    "ns": Asked("count", field("n")),
-    "sum_n": Asked("sum_", field("n")),
-    "sum_big": Asked("sum_", field("big")),
-    "sum_price": Asked("sum_", field("price")),
-    "sum_wide": Asked("sum_", field("wide")),
-    "mean_wide": Asked("mean", field("wide")),
-    "least": Asked("min_", field("ratio")),
-    "most": Asked("max_", field("ratio")),
-    "last_price": Asked("latest", field("price"), field("at")),
-    "last_flag": Asked("latest", field("flag"), field("n")),
+    "events": Aggregation("count"),
+    "ns": Aggregation("count", field("n")),
+    "sum_n": Aggregation("sum_", field("n")),
+    "sum_big": Aggregation("sum_", field("big")),
+    "sum_price": Aggregation("sum_", field("price")),
+    "sum_wide": Aggregation("sum_", field("wide")),
+    "mean_wide": Aggregation("mean", field("wide")),
+    "least": Aggregation("min_", field("ratio")),
+    "most": Aggregation("max_", field("ratio")),
+    "last_price": Aggregation("latest", field("price"), field("at")),
+    "last_flag": Aggregation("latest", field("flag"), field("n")),
 }
 
 

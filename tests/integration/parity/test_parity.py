@@ -15,16 +15,6 @@ import pytest
 from batch_layer.engine import merge
 from serving_layer import connect
 from tests.support.layers import Pipeline, quick
-from tests.support.oracle import (
-    Asked,
-    Event,
-    Recent,
-    Sessions,
-    Windowed,
-    answer,
-    differences,
-    field,
-)
 from trilayer import (
     Catalog,
     Rows,
@@ -53,6 +43,16 @@ from trilayer import (
     variance,
 )
 from trilayer.operations.verification.run import verification
+from trilayer.testing import (
+    Aggregation,
+    Event,
+    Recent,
+    Sessions,
+    Windowed,
+    answer,
+    differences,
+    field,
+)
 from trilayer_core.compute.merging import (
     compare_partials,
     create_table_sql,
@@ -240,53 +240,57 @@ def where_n_positive(row):
 
 
 EVERYTHING = {
-    "events": Asked("count"),
-    "ns": Asked("count", F("n")),
-    "late": Asked("count", where=where_n_positive),
-    "sum_n": Asked("sum_", F("n")),
-    "sum_big": Asked("sum_", F("big")),
-    "sum_amount": Asked("sum_", F("amount")),
-    "sum_x": Asked("sum_", F("x"), where=lambda row: row["k"] is not None),
-    "min_n": Asked("min_", F("n")),
-    "max_big": Asked("max_", F("big")),
-    "min_amount": Asked("min_", F("amount")),
-    "min_x": Asked("min_", F("x")),
-    "max_x": Asked("max_", F("x")),
-    "min_f": Asked("min_", F("f")),
-    "max_text": Asked("max_", F("text")),
-    "min_text": Asked("min_", F("text")),
-    "min_at": Asked("min_", F("at")),
-    "max_d": Asked("max_", F("d")),
-    "max_flag": Asked("max_", F("flag")),
-    "mean_n": Asked("mean", F("n")),
-    "mean_x": Asked("mean", F("x")),
-    "mean_amount": Asked("mean", F("amount"), where=F("flag")),
-    "last_text": Asked("latest", F("text"), F("at")),
-    "last_x": Asked("latest", F("x"), F("n")),
-    "first_k": Asked("first", F("k"), F("x")),
-    "first_n": Asked("first", F("n"), F("at"), F("flag")),
-    "last_by_d": Asked("latest", F("amount"), F("d")),
+    "events": Aggregation("count"),
+    "ns": Aggregation("count", F("n")),
+    "late": Aggregation("count", where=where_n_positive),
+    "sum_n": Aggregation("sum_", F("n")),
+    "sum_big": Aggregation("sum_", F("big")),
+    "sum_amount": Aggregation("sum_", F("amount")),
+    "sum_x": Aggregation("sum_", F("x"), where=lambda row: row["k"] is not None),
+    "min_n": Aggregation("min_", F("n")),
+    "max_big": Aggregation("max_", F("big")),
+    "min_amount": Aggregation("min_", F("amount")),
+    "min_x": Aggregation("min_", F("x")),
+    "max_x": Aggregation("max_", F("x")),
+    "min_f": Aggregation("min_", F("f")),
+    "max_text": Aggregation("max_", F("text")),
+    "min_text": Aggregation("min_", F("text")),
+    "min_at": Aggregation("min_", F("at")),
+    "max_d": Aggregation("max_", F("d")),
+    "max_flag": Aggregation("max_", F("flag")),
+    "mean_n": Aggregation("mean", F("n")),
+    "mean_x": Aggregation("mean", F("x")),
+    "mean_amount": Aggregation("mean", F("amount"), where=F("flag")),
+    "last_text": Aggregation("latest", F("text"), F("at")),
+    "last_x": Aggregation("latest", F("x"), F("n")),
+    "first_k": Aggregation("first", F("k"), F("x")),
+    "first_n": Aggregation("first", F("n"), F("at"), F("flag")),
+    "last_by_d": Aggregation("latest", F("amount"), F("d")),
 }
 SPREAD = {
-    "some": Asked("any_", F("flag")),
-    "all_of": Asked("every", F("flag"), where=lambda row: row["n"] is not None),
-    "last_texts": Asked("collect", F("text"), F("at"), options={"k": 3}),
-    "last_x": Asked("collect", F("x"), F("n"), F("flag"), options={"k": 2}),
-    "variance_n": Asked("variance", F("n")),
-    "variance_big": Asked("variance", F("big")),
-    "variance_amount": Asked("variance", F("amount")),
-    "stddev_f": Asked("stddev", F("f"), where=lambda row: row["f"] is not None and row["f"] < 10),
-    "x_buckets": Asked("histogram", F("x"), options={"bounds": (-1, 0, 0.1, 2)}),
-    "amount_buckets": Asked("histogram", F("amount"), options={"bounds": (0, Decimal("12.5"))}),
+    "some": Aggregation("any_", F("flag")),
+    "all_of": Aggregation("every", F("flag"), where=lambda row: row["n"] is not None),
+    "last_texts": Aggregation("collect", F("text"), F("at"), options={"k": 3}),
+    "last_x": Aggregation("collect", F("x"), F("n"), F("flag"), options={"k": 2}),
+    "variance_n": Aggregation("variance", F("n")),
+    "variance_big": Aggregation("variance", F("big")),
+    "variance_amount": Aggregation("variance", F("amount")),
+    "stddev_f": Aggregation(
+        "stddev", F("f"), where=lambda row: row["f"] is not None and row["f"] < 10
+    ),
+    "x_buckets": Aggregation("histogram", F("x"), options={"bounds": (-1, 0, 0.1, 2)}),
+    "amount_buckets": Aggregation(
+        "histogram", F("amount"), options={"bounds": (0, Decimal("12.5"))}
+    ),
 }
 CELLS = {
-    "texts": Asked("distinct", F("text")),
-    "exact_texts": Asked("distinct", F("text"), where=where_n_positive),
-    "exact_x": Asked("distinct", F("x")),
-    "x_quantiles": Asked("quantiles", F("x"), options={"quantiles": (0, 0.25, 0.5, 1)}),
-    "top_texts": Asked("top", F("text"), options={"k": 3}),
-    "mode_n": Asked("mode", F("n")),
-    "events": Asked("count"),
+    "texts": Aggregation("distinct", F("text")),
+    "exact_texts": Aggregation("distinct", F("text"), where=where_n_positive),
+    "exact_x": Aggregation("distinct", F("x")),
+    "x_quantiles": Aggregation("quantiles", F("x"), options={"quantiles": (0, 0.25, 0.5, 1)}),
+    "top_texts": Aggregation("top", F("text"), options={"k": 3}),
+    "mode_n": Aggregation("mode", F("n")),
+    "events": Aggregation("count"),
 }
 TOLERANCES = {
     "sum_x": 1e-9,
@@ -320,12 +324,12 @@ VIEWS = {
     "by_x_and_f": lambda events: answer(
         events,
         {"x": F("x"), "f": F("f")},
-        {"events": Asked("count"), "sum_n": Asked("sum_", F("n"))},
+        {"events": Aggregation("count"), "sum_n": Aggregation("sum_", F("n"))},
     ),
     "by_types": lambda events: answer(
         events,
         {"flag": F("flag"), "d": F("d"), "amount": F("amount")},
-        {"events": Asked("count"), "last_k": Asked("latest", F("k"), F("at"))},
+        {"events": Aggregation("count"), "last_k": Aggregation("latest", F("k"), F("at"))},
     ),
     "by_expression": lambda events: answer(
         events,
@@ -334,27 +338,27 @@ VIEWS = {
             "even": even,
             "a": lambda row: row["nested"] and row["nested"]["a"],
         },
-        {"events": Asked("count"), "tagged": Asked("count", F("tags"))},
+        {"events": Aggregation("count"), "tagged": Aggregation("count", F("tags"))},
         where=lambda row: row["k"] is None or row["k"] != "left out",
     ),
     "per_hour": lambda events: answer(
         events,
         {"k": F("k"), "hour": Windowed(F("at"), timedelta(hours=1), timedelta(hours=1))},
-        {"events": Asked("count"), "sum_n": Asked("sum_", F("n"))},
+        {"events": Aggregation("count"), "sum_n": Aggregation("sum_", F("n"))},
     ),
     "per_day": lambda events: answer(
         events,
         {"day": Windowed(F("d"), timedelta(days=1), timedelta(days=1))},
-        {"events": Asked("count")},
+        {"events": Aggregation("count")},
     ),
     "sliding_hour": lambda events: answer(
         events,
         {"window": Windowed(F("at"), timedelta(hours=1), timedelta(minutes=15)), "flag": F("flag")},
         {
-            "events": Asked("count"),
-            "mean_n": Asked("mean", F("n")),
-            "last_k": Asked("latest", F("k"), F("at")),
-            "min_x": Asked("min_", F("x")),
+            "events": Aggregation("count"),
+            "mean_n": Aggregation("mean", F("n")),
+            "last_k": Aggregation("latest", F("k"), F("at")),
+            "min_x": Aggregation("min_", F("x")),
         },
     ),
     "spread": lambda events: answer(events, {"k": F("k")}, SPREAD),
@@ -368,16 +372,18 @@ VIEWS = {
         events,
         {"window": Windowed(F("at"), timedelta(hours=1), timedelta(minutes=15)), "flag": F("flag")},
         {
-            "ks": Asked("distinct", F("k")),
-            "top_n": Asked("top", F("n"), options={"k": 2}),
+            "ks": Aggregation("distinct", F("k")),
+            "top_n": Aggregation("top", F("n"), options={"k": 2}),
         },
     ),
     "word_cells": lambda events: answer(
         events,
         {"n": F("n")},
         {
-            "top_words": Asked("top", F("word"), options={"k": 2}),
-            "last_words": Asked("collect", F("word"), F("at"), positioned=False, options={"k": 2}),
+            "top_words": Aggregation("top", F("word"), options={"k": 2}),
+            "last_words": Aggregation(
+                "collect", F("word"), F("at"), positioned=False, options={"k": 2}
+            ),
         },
         rows=words_of,
     ),
@@ -385,31 +391,31 @@ VIEWS = {
         events,
         {"word": F("word")},
         {
-            "n": Asked("count"),
-            "sum_n": Asked("sum_", F("n")),
-            "last_at": Asked("latest", F("at"), F("n"), positioned=False),
+            "n": Aggregation("count"),
+            "sum_n": Aggregation("sum_", F("n")),
+            "last_at": Aggregation("latest", F("at"), F("n"), positioned=False),
         },
         rows=words_of,
     ),
     "words_per_day": lambda events: answer(
         events,
         {"day": Windowed(F("at"), timedelta(days=1), timedelta(days=1)), "word": F("word")},
-        {"n": Asked("count")},
+        {"n": Aggregation("count")},
         rows=words_of,
     ),
     "sessions": lambda events: answer(
         events,
         {"flag": F("flag"), "session": Sessions(F("at"), timedelta(minutes=7)), "n": F("n")},
         {
-            "events": Asked("count"),
-            "mean_n": Asked("mean", F("n")),
-            "last_k": Asked("latest", F("k"), F("at")),
+            "events": Aggregation("count"),
+            "mean_n": Aggregation("mean", F("n")),
+            "last_k": Aggregation("latest", F("k"), F("at")),
         },
     ),
     "sessions_of_words": lambda events: answer(
         events,
         {"session": Sessions(F("at"), timedelta(hours=1))},
-        {"n": Asked("count"), "variance_n": Asked("variance", F("n"))},
+        {"n": Aggregation("count"), "variance_n": Aggregation("variance", F("n"))},
         rows=words_of,
     ),
     "lately": lambda events: answer(
@@ -418,7 +424,11 @@ VIEWS = {
             "day": Recent(F("at"), timedelta(days=52000), timedelta(days=1), datetime.now(UTC)),
             "flag": F("flag"),
         },
-        {"events": Asked("count"), "min_x": Asked("min_", F("x")), "mode_k": Asked("mode", F("k"))},
+        {
+            "events": Aggregation("count"),
+            "min_x": Aggregation("min_", F("x")),
+            "mode_k": Aggregation("mode", F("k")),
+        },
     ),
 }
 

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from tests.support.layers import Pipeline, quick
-from tests.support.oracle import Asked, Event, answer, differences, field
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count, latest, sum_
+from trilayer.testing import Aggregation, Event, answer, differences, field
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.store.publications import Publications
 
@@ -36,14 +36,14 @@ def catalog_on(topic):
 
 def expected(events):
     aggregates = {
-        "events": Asked("count"),
-        "total": Asked("sum_", field("n")),
-        "newest": Asked("latest", field("n"), field("at")),
+        "events": Aggregation("count"),
+        "total": Aggregation("sum_", field("n")),
+        "newest": Aggregation("latest", field("n"), field("at")),
     }
     return {
         "by_key": answer(events, {"k": field("k")}, aggregates),
         "by_sign": answer(
-            events, {"negative": lambda row: row["n"] < 0}, {"events": Asked("count")}
+            events, {"negative": lambda row: row["n"] < 0}, {"events": Aggregation("count")}
         ),
     }
 

@@ -9,12 +9,12 @@ import pytest
 from serving_layer.changes import Follower
 from tests.support import oracle
 from tests.support.layers import Pipeline, quick
-from tests.support.oracle import Asked, Event, field
 from tests.support.served import Serving
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count, latest, max_, sum_
 from trilayer.cli import sql as command
 from trilayer.operations.verification.run import verification
+from trilayer.testing import Aggregation, Event, field
 from trilayer_core.errors import ConflictError
 from trilayer_core.project import Project
 
@@ -79,12 +79,12 @@ def asked(name):
     kind, _, more = kind_of(name)
     value = field(name)
     if kind == "latest":
-        return Asked(kind, lambda row: None if row[name] is None else row[name] + 1, **more)
+        return Aggregation(kind, lambda row: None if row[name] is None else row[name] + 1, **more)
     if kind == "max_":
-        return Asked(kind, value, where=lambda row: row[name] is not None and row[name] > 0)
+        return Aggregation(kind, value, where=lambda row: row[name] is not None and row[name] > 0)
     if kind == "count":
-        return Asked(kind, where=lambda row: row[name] is not None)
-    return Asked(kind, value)
+        return Aggregation(kind, where=lambda row: row[name] is not None)
+    return Aggregation(kind, value)
 
 
 class World:

@@ -12,9 +12,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.oracle import Asked, Event, Recent, Sessions, Windowed, answer, canonical, field
-from tests.support.oracle import differences as differ
 from trilayer import Catalog, Stream, View, count, recent, session, sliding, tumbling
+from trilayer.testing import (
+    Aggregation,
+    Event,
+    Recent,
+    Sessions,
+    Windowed,
+    answer,
+    canonical,
+    field,
+)
+from trilayer.testing import differences as differ
 from trilayer_core.compute.grouping import plan
 from trilayer_core.compute.merging import (
     create_table_sql,
@@ -60,7 +69,7 @@ def aggregates(window):
 def asked(made):
     options = {f.name: getattr(made, f.name) for f in fields(made)}
     value, by = (getattr(made, role) and field(getattr(made, role)) for role in ("value", "by"))
-    return Asked(made.kind, value, by, options=options)
+    return Aggregation(made.kind, value, by, options=options)
 
 
 WINDOWS = {

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.support.layers import Pipeline, quick
-from tests.support.oracle import Asked, Event, Recent, Sessions, answer, field
 from tests.support.waiting import until
 from trilayer import (
     Catalog,
@@ -29,6 +28,7 @@ from trilayer import (
 )
 from trilayer.operations.delivery import deliver
 from trilayer.operations.verification.run import verification
+from trilayer.testing import Aggregation, Event, Recent, Sessions, answer, field
 from trilayer_core.project import Project
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -95,9 +95,9 @@ def test_late_events_join_sessions_and_the_last_hour_is_as_of_the_query(
             pipeline.catch_up()
 
         def expected(part):
-            asked = {"clicks": Asked("count")}
+            asked = {"clicks": Aggregation("count")}
             if isinstance(part, Sessions):
-                asked["newest"] = Asked("collect", field("n"), field("at"), options={"k": 2})
+                asked["newest"] = Aggregation("collect", field("n"), field("at"), options={"k": 2})
             return answer(events, {"who": field("who"), "window": part}, asked)
 
         def as_the_oracle_says():

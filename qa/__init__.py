@@ -1,0 +1,1 @@
+"""What keeps the code as it is meant to be; it is not installed."""

@@ -1,0 +1,521 @@
+"""Computes the answer of a view in plain Python, to compare those of the layers with.
+
+It shares nothing with what it is compared with: no Spark, no DuckDB, no SQL. It groups events in
+dictionaries and adds exactly. The SQL expressions of a view, other than its columns, are given once
+more, as Python functions of an event:
+
+    from trilayer.testing import answers, differences
+
+    expected = answers(
+        by_day,
+        [{"product": "tea", "quantity": 3, "at": datetime(2026, 1, 1, 12, tzinfo=UTC)}],
+        {"to_date(at)": lambda event: event["at"].date()},
+    )
+    assert expected == {(date(2026, 1, 1),): {"items": 3}}
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from dataclasses import field as field_
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, localcontext
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from trilayer_core.definitions.stream import Stream
+from trilayer_core.definitions.view import Key, Measure, View
+from trilayer_core.definitions.windows import AlignedWindow, RecentWindow, SessionWindow
+from trilayer_core.errors import UsageError
+
+Value = Any
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NotANumber(Enum):
+    """Stands for NaN in keys and answers, because NaN does not equal itself."""
+
+    NAN = "NaN"
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event that fits its schema, at its place in the log.
+
+    Attributes:
+        partition: Its partition.
+        offset: Its offset.
+        row: Its values by column, None for NULL.
+    """
+
+    partition: int
+    offset: int
+    row: Mapping[str, Value]
+
+
+Field = Callable[[Mapping[str, Value]], Value]
+
+
+def field(name: str) -> Field:
+    """Returns the function that gives the value of a column."""
+    return lambda row: row[name]
+
+
+def no_filter(row: Mapping[str, Value]) -> bool | None:
+    """Returns True: every event counts."""
+    return True
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """One aggregate, with functions in place of SQL.
+
+    Attributes:
+        kind: The kind of its class, such as `count` or `sum_`.
+        value: What it aggregates.
+        by: What orders the events, if the kind needs an order.
+        where: Its own filter.
+        positioned: Whether equal `by` are ordered by the place in the log, as for a stream, or by
+            the value, as for rows.
+        options: Its further fields, such as the number of values to collect.
+    """
+
+    kind: str
+    value: Field | None = None
+    by: Field | None = None
+    where: Field = no_filter
+    positioned: bool = True
+    options: Mapping[str, Any] = field_(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """A window key: all starts, aligned to 1970, of windows that hold the time."""
+
+    time: Field
+    size: timedelta
+    slide: timedelta
+
+    def starts(self, row: Mapping[str, Value]) -> list[Value]:
+        """Returns the starts of all windows that hold the event's time; [None] if it has none."""
+        time = self.time(row)
+        if time is None:
+            return [None]
+        if not isinstance(time, datetime):
+            time = datetime(time.year, time.month, time.day, tzinfo=UTC)
+        last = time - (time - EPOCH) % self.slide
+        return [last - number * self.slide for number in range(self.size // self.slide)]
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """A session key: the first moment of the events that are at most a gap apart."""
+
+    time: Field
+    gap: timedelta
+
+
+@dataclass(frozen=True)
+class Recent:
+    """A key that no answer shows: events count whose pane has begun, at most `size` before now."""
+
+    time: Field
+    size: timedelta
+    slide: timedelta
+    now: datetime
+
+    def counts(self, row: Mapping[str, Value]) -> bool:
+        """Returns whether the event's pane has begun, and not too long ago."""
+        time = self.time(row)
+        if time is None:
+            return False
+        pane = time - (time - EPOCH) % self.slide
+        return bool(self.now - self.size <= pane <= self.now)
+
+
+Part = Field | Windowed | Sessions | Recent
+
+
+def answers(
+    view: View,
+    events: Iterable[Event | Mapping[str, Value]],
+    expressions: Mapping[str, Field] | None = None,
+    *,
+    rows: Callable[[Mapping[str, Value]], Iterable[Mapping[str, Value]]] | None = None,
+    now: datetime | None = None,
+) -> dict[tuple[Hashable, ...], dict[str, Value]]:
+    """Returns the answer of a view: the values of its aggregates by key, in the order of its keys.
+
+    A session or window is represented by its start. Floats are rounded once, from an exact result.
+
+    Args:
+        view: The view.
+        events: The events that fit the schema: values by column, None for NULL, in the order in
+            which they arrived; or with their places in the log.
+        expressions: For each expression of the view that is not a column, as it is written there,
+            the function of an event that returns its value.
+        rows: For a view over `Rows`, makes the rows of one event.
+        now: The moment as of which a `recent` window is asked.
+
+    Raises:
+        UsageError: An expression, the rows, the moment, or an aggregate's kind is missing.
+    """
+    reading = _Reading(expressions or {}, now)
+    positioned = isinstance(view.source, Stream)
+    if rows is None and not positioned:
+        raise UsageError(
+            f"rows= must be the function of {view.source.name!r} in plain Python, because view"
+            f" {view.name!r} is over Rows; got None"
+        )
+    return answer(
+        (
+            event if isinstance(event, Event) else Event(0, offset, event)
+            for offset, event in enumerate(events)
+        ),
+        {key.name: reading.key(key) for key in view.keys},
+        {
+            measure.name: reading.aggregation(measure, positioned=positioned)
+            for measure in view.measures
+        },
+        reading.function(view.where) if view.where else no_filter,
+        rows or (lambda row: [row]),
+    )
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Takes functions in place of the SQL of a view."""
+
+    expressions: Mapping[str, Field]
+    now: datetime | None
+
+    def function(self, sql: str) -> Field:
+        """The function that stands for an expression."""
+        if sql in self.expressions:
+            return self.expressions[sql]
+        if re.fullmatch(r"\w+|`[^`]+`", sql):
+            return field(sql.strip("`"))
+        raise UsageError(
+            f"expressions= must have a function for each expression that is not a column; got none"
+            f" for {sql!r}"
+        )
+
+    def key(self, key: Key) -> Part:
+        """What makes a key column."""
+        match key.window:
+            case None:
+                return self.function(key.expression.shown)
+            case AlignedWindow(time=time, size_us=size, slide_us=slide):
+                return Windowed(self.function(time), _us(size), _us(slide))
+            case SessionWindow(time=time, gap_us=gap):
+                return Sessions(self.function(time), _us(gap))
+            case RecentWindow(time=time, size_us=size, slide_us=slide) if self.now:
+                return Recent(self.function(time), _us(size), _us(slide), self.now)
+        raise UsageError(
+            f"the window of key {key.name!r} must be tumbling, sliding, session or, with now=,"
+            f" recent; got {type(key.window).__name__}"
+        )
+
+    def aggregation(self, measure: Measure, *, positioned: bool) -> Aggregation:
+        """The aggregate with functions in place of SQL."""
+        declared = measure.aggregate
+        options = {f.name: getattr(declared, f.name) for f in fields(declared)}
+        value, by, where = (options.pop(name, None) for name in ("value", "by", "where"))
+        return Aggregation(
+            declared.kind,
+            self.function(value) if value else None,
+            self.function(by) if by else None,
+            self.function(where) if where else no_filter,
+            positioned,
+            options,
+        )
+
+
+def _us(number: int) -> timedelta:
+    return timedelta(microseconds=number)
+
+
+def answer(
+    events: Iterable[Event],
+    key: Mapping[str, Part],
+    aggregates: Mapping[str, Aggregation],
+    where: Field = no_filter,
+    rows: Callable[[Mapping[str, Value]], Iterable[Mapping[str, Value]]] = lambda row: [row],
+) -> dict[tuple[Hashable, ...], dict[str, Value]]:
+    """Returns the value of each aggregate by key.
+
+    Args:
+        events: The events.
+        key: What makes the key, by name.
+        aggregates: The aggregates by name.
+        where: The filter of the view.
+        rows: Makes the rows of one event, as the function of a `Rows` source does.
+
+    Returns:
+        For each key, which is canonical and in the order of `key`, the values by name.
+    """
+    groups: dict[tuple[Hashable, ...], list[Event]] = {}
+    for event in events:
+        for row in rows(event.row):
+            made = Event(event.partition, event.offset, row)
+            if where(row) is not True:
+                continue
+            for group in _keys(row, list(key.values())):
+                groups.setdefault(group, []).append(made)
+    for place, part in enumerate(key.values()):
+        if isinstance(part, Sessions):
+            groups = _sessions(groups, place, part)
+    return {
+        k: {name: aggregate(aggregation, members) for name, aggregation in aggregates.items()}
+        for k, members in groups.items()
+    }
+
+
+def _sessions(
+    groups: Mapping[tuple[Hashable, ...], list[Event]], place: int, part: Sessions
+) -> dict[tuple[Hashable, ...], list[Event]]:
+    """The groups by session of those by moment: the moment is at this place of the key."""
+    moments: dict[tuple[Hashable, ...], list[Value]] = {}
+    for key in groups:
+        moments.setdefault((*key[:place], *key[place + 1 :]), []).append(key[place])
+    sessions: dict[tuple[Hashable, ...], list[Event]] = {}
+    for others, times in moments.items():
+        start = last = None
+        for time in sorted(times, key=lambda t: (t is None, t or EPOCH)):
+            if start is None or time is None or time - last > part.gap:
+                start = time
+            last = time
+            session = (*others[:place], start, *others[place:])
+            sessions.setdefault(session, []).extend(groups[*others[:place], time, *others[place:]])
+    return sessions
+
+
+def _keys(row: Mapping[str, Value], parts: Sequence[Part]) -> list[tuple[Hashable, ...]]:
+    keys: list[tuple[Hashable, ...]] = [()]
+    for part in parts:
+        if isinstance(part, Recent):
+            keys = keys if part.counts(row) else []
+            continue
+        if isinstance(part, Windowed):
+            values = part.starts(row)
+        else:
+            values = [part.time(row) if isinstance(part, Sessions) else part(row)]
+        keys = [(*key, canonical(value)) for key in keys for value in values]
+    return keys
+
+
+def aggregate(aggregation: Aggregation, events: Iterable[Event]) -> Value:
+    """Returns the value of one aggregate of one group of events."""
+    counted = [event for event in events if aggregation.where(event.row) is True]
+    if aggregation.kind in ("latest", "first"):
+        return _chosen(aggregation, counted)
+    if aggregation.kind == "collect":
+        return _collected(aggregation, counted)
+    if aggregation.value is None:
+        return len(counted)
+    values = [value for event in counted if (value := aggregation.value(event.row)) is not None]
+    if aggregation.kind == "count":
+        return len(values)
+    if aggregation.kind == "distinct":
+        return len(set(map(canonical, values)))
+    if aggregation.kind == "histogram":
+        return _histogram(values, aggregation.options["bounds"])
+    if not values:
+        return None
+    if aggregation.kind in ("variance", "stddev"):
+        return _spread(aggregation.kind, values)
+    if aggregation.kind == "quantiles":
+        return _quantiles(values, aggregation.options["quantiles"])
+    if aggregation.kind in ("top", "mode"):
+        counts = Counter(map(canonical, values))
+        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], order(_plain(pair[0]))))
+        if aggregation.kind == "mode":
+            return ranked[0][0]
+        return [{"value": value, "n": n} for value, n in ranked[: aggregation.options["k"]]]
+    if aggregation.kind in ("any_", "every"):
+        return (any if aggregation.kind == "any_" else all)(values)
+    if aggregation.kind == "sum_":
+        return _sum(values)
+    if aggregation.kind == "mean":
+        total = _sum(values)
+        return (
+            total / len(values)
+            if isinstance(total, float)
+            else float(Fraction(total) / len(values))
+        )
+    assert aggregation.kind in ("min_", "max_"), aggregation.kind
+    return canonical((min if aggregation.kind == "min_" else max)(values, key=order))
+
+
+def _plain(value: Hashable) -> Value:
+    return math.nan if value is NotANumber.NAN else value
+
+
+def _histogram(values: Sequence[Value], bounds: Sequence[Any]) -> list[int]:
+    counts = [0] * (len(bounds) + 1)
+    for value in values:
+        nan = isinstance(value, float) and math.isnan(value)
+        number = value if isinstance(value, float) else Fraction(value)
+        counts[len(bounds) if nan else bisect_right([Fraction(b) for b in bounds], number)] += 1
+    return counts
+
+
+def _spread(kind: str, values: Sequence[Value]) -> Value:
+    """The sample variance or its root, from exact arithmetic, rounded once."""
+    if len(values) < 2:
+        return None
+    if any(isinstance(v, float) and not math.isfinite(v) for v in values):
+        return math.nan
+    numbers = list(map(Fraction, values))
+    mean = sum(numbers) / len(numbers)
+    variance = sum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
+    return float(variance) if kind == "variance" else math.sqrt(variance)
+
+
+def _quantiles(values: Sequence[Value], quantiles: Sequence[float]) -> list[float]:
+    ranked = sorted((float(value) for value in values), key=order)
+    return [ranked[max(1, math.ceil(Fraction(str(q)) * len(ranked))) - 1] for q in quantiles]
+
+
+def _collected(aggregation: Aggregation, events: Sequence[Event]) -> list[Value]:
+    """The values of the events with the largest `by`, one after the other."""
+    values: list[Value] = []
+    left = list(events)
+    latest = replace(aggregation, kind="latest")
+    while len(values) < aggregation.options["k"]:
+        ordered = [event for event in left if aggregation.by(event.row) is not None]  # type: ignore[misc]  # collect has a `by`
+        if not ordered:
+            break
+        newest = max(ordered, key=lambda event: _place(latest, event))
+        value = aggregation.value(newest.row)  # type: ignore[misc]  # and a value
+        values.append(value + 0.0 if isinstance(value, float) else value)
+        left.remove(newest)
+    return values
+
+
+def _place(aggregation: Aggregation, event: Event) -> tuple[Any, ...]:
+    """What orders the events of `latest`."""
+    value = aggregation.value(event.row)  # type: ignore[misc]  # asserted by those who call
+    tie = (
+        (event.partition, event.offset)
+        if aggregation.positioned
+        else (value is not None, order(value) if value is not None else ())
+    )
+    return order(aggregation.by(event.row)), tie  # type: ignore[misc]
+
+
+def _chosen(aggregation: Aggregation, events: Sequence[Event]) -> Value:
+    assert aggregation.value
+    assert aggregation.by
+    ordered = [event for event in events if aggregation.by(event.row) is not None]
+    if not ordered:
+        return None
+    choose = max if aggregation.kind == "latest" else min
+    value = aggregation.value(choose(ordered, key=lambda event: _place(aggregation, event)).row)
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def _sum(values: Sequence[Value]) -> Value:
+    if not isinstance(values[0], float):
+        with localcontext(prec=100):
+            return sum(values)
+    if any(math.isnan(v) for v in values) or {math.inf, -math.inf} <= set(values):
+        return math.nan
+    if math.inf in values or -math.inf in values:
+        return math.inf if math.inf in values else -math.inf
+    exact = sum(map(Fraction, values))
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def order(value: Value) -> Any:
+    """Returns a sort key: strings by their UTF-8 bytes, NaN above every number, -0.0 beside 0.0."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value + 0.0)
+    return value
+
+
+def canonical(value: Value) -> Hashable:
+    """Returns the one form of a value as a key: -0.0 is 0.0, NaN is itself, moments are in UTC."""
+    if isinstance(value, float):
+        return NotANumber.NAN if math.isnan(value) else value + 0.0
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return value
+
+
+def same(got: Value, expected: Value, tolerance: float = 0.0) -> bool:
+    """Returns whether two values are the same: of one type, and bit for bit.
+
+    Args:
+        got: The value that was computed.
+        expected: The value that it must be.
+        tolerance: The relative difference that floating-point numbers may have.
+
+    Raises:
+        UsageError: There is no rule for values of this type.
+    """
+    if got is None or expected is None:
+        return got is expected
+    if expected is NotANumber.NAN:
+        expected = math.nan
+    if isinstance(expected, list):
+        return len(got) == len(expected) and all(
+            same(*pair, tolerance) for pair in zip(got, expected, strict=True)
+        )
+    if isinstance(expected, dict):
+        return got.keys() == expected.keys() and all(
+            same(got[name], expected[name], tolerance) for name in expected
+        )
+    if isinstance(expected, float):
+        if not isinstance(got, float):
+            return False
+        if math.isnan(expected) or math.isnan(got):
+            return math.isnan(expected) and math.isnan(got)
+        if tolerance and math.isfinite(expected) and math.isfinite(got):
+            return abs(got - expected) <= tolerance * max(abs(got), abs(expected))
+        return struct.pack("<d", got) == struct.pack("<d", expected)
+    if isinstance(expected, datetime) or isinstance(got, datetime):
+        return isinstance(got, datetime) and isinstance(expected, datetime) and got == expected
+    if isinstance(expected, bool) or isinstance(got, bool):
+        return got is expected
+    if isinstance(expected, Decimal):
+        return isinstance(got, Decimal | int) and got == expected
+    if isinstance(expected, int | date | str | bytes):
+        return type(got) is type(expected) and got == expected
+    raise UsageError(
+        f"an expected value must be of a type that a view can have; got {expected!r}, of type"
+        f" {type(expected).__name__}"
+    )
+
+
+def differences(
+    got: Mapping[tuple[Hashable, ...], Mapping[str, Value]],
+    expected: Mapping[tuple[Hashable, ...], Mapping[str, Value]],
+    tolerances: Mapping[str, float] | None = None,
+) -> list[str]:
+    """Returns a line for each key and column in which two answers differ.
+
+    Args:
+        got: The answer that was computed.
+        expected: The answer that it must be, such as that of `answers`.
+        tolerances: The relative difference that columns of floating-point numbers may have.
+    """
+    lines = [f"missing key {key}: {dict(expected[key])}" for key in expected if key not in got]
+    lines += [f"extra key {key}: {dict(got[key])}" for key in got if key not in expected]
+    for key in expected.keys() & got.keys():
+        for name, value in expected[key].items():
+            if not same(got[key][name], value, (tolerances or {}).get(name, 0.0)):
+                lines.append(f"{key} {name}: got {got[key][name]!r}, expected {value!r}")
+    return lines
