@@ -38,7 +38,7 @@ check: lint  ## run lint, types and the fast tests, in a minute: no broker and n
 	tests=$$?; wait $$types; types=$$?; cat $$said; rm $$said; exit $$((tests || types))
 
 mutants: $(READY)  ## run mutation tests of the rules and list the mutants that survive (FILE="a.py b.py")
-	@$(BIN)/python -m tests.support.mutation $(FILE)
+	@$(BIN)/python -m qa.mutation $(FILE)
 
 lint: $(READY)  ## check rules and format (ruff), imports between packages, unused names
 	$(BIN)/ruff check .
@@ -64,10 +64,10 @@ bench: $(READY)  ## run the benchmarks
 	@$(BIN)/python -m benchmarks
 
 faults: $(READY)  ## inject the faults of docs/reliability.md into a real stack (SEED=, MINUTES=, FAULTS="kill-broker ...")
-	@$(BIN)/python -m tests.support.faults $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(FAULTS)
+	@$(BIN)/python -m qa.faults $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(FAULTS)
 
 soak: $(READY)  ## run random schedules of the seam for HOURS or SECONDS, from SEED on; print failures, minimised
-	@$(BIN)/python -m tests.support.seam.soak --seconds $(or $(SECONDS),$(if $(HOURS),$$(( $(HOURS) * 3600 ))),3600) --seed $(or $(SEED),1000000)
+	@$(BIN)/python -m qa.soak --seconds $(or $(SECONDS),$(if $(HOURS),$$(( $(HOURS) * 3600 ))),3600) --seed $(or $(SEED),1000000)
 
 pins:  ## compile requirements/*.txt from pyproject.toml with uv (PINS_FLAGS=--upgrade raises versions)
 	@command -v uv >/dev/null || { echo "uv must be on the PATH; got none; run: python3 -m pip install uv" >&2; exit 1; }

@@ -6,10 +6,10 @@ import socket
 import psutil
 import pytest
 
+from qa.fuzz import mutations, recordings
+from qa.fuzz.attacks import Attacker, Seen, ill_formed
+from qa.fuzz.run import CANARY, Served, fuzz
 from tests.support.certificates import write_certificate
-from tests.support.fuzz import mutations, recordings
-from tests.support.fuzz.attacks import Attacker, Seen, ill_formed
-from tests.support.fuzz.run import CANARY, Served, fuzz
 
 SECONDS = 12
 SEED = 5

@@ -619,6 +619,6 @@ def report(seed: int, wrong: Wrong, *, small: bool = True) -> str:
         [
             f"seed {seed}: {last}",
             *told,
-            f"replay: .venv/bin/python -m tests.support.seam.soak --replay {seed}:{spans(keep)}",
+            f"replay: .venv/bin/python -m qa.soak --replay {seed}:{spans(keep)}",
         ]
     )

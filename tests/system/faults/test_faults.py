@@ -7,11 +7,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.faults.catalogue import FAULTS, cut_log
-from tests.support.faults.ledger import Ledger
-from tests.support.faults.run import run_fault
-from tests.support.faults.stack import Command, Stack, advice, leftovers
-from tests.support.faults.traffic import good
+from qa.faults.catalogue import FAULTS, cut_log
+from qa.faults.ledger import Ledger
+from qa.faults.run import run_fault
+from qa.faults.stack import Command, Stack, advice, leftovers
+from qa.faults.traffic import good
 from tests.support.hostile import hostile_events
 from tests.support.places import JARS
 from tests.support.waiting import until

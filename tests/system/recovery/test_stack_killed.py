@@ -14,8 +14,8 @@ import psutil
 import pytest
 from playwright.sync_api import expect
 
+from qa.faults.catalogue import cut_log
 from tests.support.console import found_browser, opened_browser, opened_pages
-from tests.support.faults.catalogue import cut_log
 from tests.support.project import Project, clean, ended, ended_with, event, wait_for_settled_tick
 from tests.support.waiting import until
 from trilayer_core.runtime import processes

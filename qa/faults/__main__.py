@@ -1,6 +1,6 @@
 """`make faults`: every fault at random moments, on stacks of their own, until the time is up.
 
-    python -m tests.support.faults [--seed N] [--minutes N] [FAULT...]
+    python -m qa.faults [--seed N] [--minutes N] [FAULT...]
 
 Prints what was seen as the table of `docs/reliability.md`; exit code 1 where anything was not as
 promised. The fault `fuzz-server` has no stack: it is given alone, and attacks `trilayer serve`.
@@ -21,10 +21,10 @@ import traceback
 from collections import defaultdict
 from pathlib import Path
 
-from tests.support.faults.catalogue import BY_NAME, FAULTS, Fault
-from tests.support.faults.run import Seen, run_fault
-from tests.support.faults.stack import NAMESPACE, Report, Stack, leftovers
-from tests.support.fuzz.run import fuzz
+from qa.faults.catalogue import BY_NAME, FAULTS, Fault
+from qa.faults.run import Seen, run_fault
+from qa.faults.stack import NAMESPACE, Report, Stack, leftovers
+from qa.fuzz.run import fuzz
 from tests.support.places import JARS
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.settings import Settings
@@ -102,7 +102,7 @@ def _with_disks() -> None:
     ).returncode:
         return
     os.environ[NAMESPACE] = "1"
-    os.execvp(own[0], [*own, sys.executable, "-m", "tests.support.faults", *sys.argv[1:]])
+    os.execvp(own[0], [*own, sys.executable, "-m", "qa.faults", *sys.argv[1:]])
 
 
 def _round(faults: list[Fault], rng: random.Random, seen: dict[str, list[Seen]]) -> None:

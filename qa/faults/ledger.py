@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from tests.support.faults.traffic import amount_of, good, user_of
+from qa.faults.traffic import amount_of, good, user_of
 
 
 @dataclass

@@ -29,8 +29,8 @@ from typing import Any
 
 import psutil
 
-from tests.support.faults.ledger import Ledger
-from tests.support.faults.traffic import Producer, catalog_on, good
+from qa.faults.ledger import Ledger
+from qa.faults.traffic import Producer, catalog_on, good
 from tests.support.hostile import hostile_events
 from tests.support.project import PROJECT, Project
 from trilayer.operations.quarantine import quarantined
@@ -276,7 +276,7 @@ class Stack:
             )
             self._speed_arguments = []
         else:
-            self.commands[role] = Command(["tests.support.faults.reader"], self.folder, armed)
+            self.commands[role] = Command(["qa.faults.reader"], self.folder, armed)
 
     def _note_end(self, role: str, command: Command) -> None:
         code = command.process.returncode

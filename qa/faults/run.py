@@ -7,8 +7,8 @@ import time
 import traceback
 from dataclasses import dataclass
 
-from tests.support.faults.catalogue import Fault
-from tests.support.faults.stack import Report, Stack
+from qa.faults.catalogue import Fault
+from qa.faults.stack import Report, Stack
 from trilayer_core.runtime.clock import now_ms
 
 

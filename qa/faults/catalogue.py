@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.faults.stack import Refused, Stack
+from qa.faults.stack import Refused, Stack
 from trilayer_local import kafka
 
 

@@ -28,10 +28,10 @@ import psycopg
 
 import serving_layer
 from benchmarks.written import Written
+from qa.fuzz import recordings
+from qa.fuzz.attacks import Attacker, Seen, Target
 from tests.support.certificates import write_certificate
 from tests.support.console import BY_MINUTE, MINUTE_MS, sold
-from tests.support.fuzz import recordings
-from tests.support.fuzz.attacks import Attacker, Seen, Target
 from tests.support.places import PROJECT
 from tests.support.waiting import until
 from trilayer import Catalog

@@ -1,7 +1,7 @@
 """`make soak`: schedules for as long as it is told, each from the next seed, and what they met.
 
-python -m tests.support.seam.soak --seconds 60 --seed 1000
-python -m tests.support.seam.soak --replay 1234:0,3,7-12      these entries of the schedule of seed
+python -m qa.soak --seconds 60 --seed 1000
+python -m qa.soak --replay 1234:0,3,7-12      these entries of the schedule of seed
 1234, with all that happens
 """
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tests.support.fuzz import mutations
-from tests.support.fuzz.recordings import TLS_REQUEST
+from qa.fuzz import mutations
+from qa.fuzz.recordings import TLS_REQUEST
 
 QUIET_S = 0.15
 """How long nothing comes before a reply is taken to be complete."""
