@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from speed_layer.checkpoint import Checkpoint
-from speed_layer.reading import Reading
-from speed_layer.segments import write_segment
+from speed_layer.reading import Reading, Written
+from speed_layer.segments import write_segments
 from speed_layer.succession import Succession
 from trilayer_core.compute.grouping import plan
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
-from trilayer_core.log.broker import Log, Marks
+from trilayer_core.log.broker import Log
 from trilayer_core.runtime.kafka_source import KAFKA_OPTIONS, offsets_json
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import RangesByTick, size
@@ -54,7 +54,7 @@ class StreamQuery:
         spark: SparkSession,
         *,
         open_log: Callable[[str], Log] = Log,
-        write: Callable[..., Commit] = write_segment,
+        write: Callable[..., Written] = write_segments,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepares the query, without reading anything.
@@ -66,7 +66,7 @@ class StreamQuery:
             store: The store.
             spark: The session that runs the query.
             open_log: Connects to the brokers.
-            write: Computes and commits a micro-batch, as `write_segment` does.
+            write: Writes the segments of a micro-batch, as `write_segments` does.
             elapsed: A monotonic clock, in seconds.
         """
         self.stream = stream
@@ -218,19 +218,18 @@ class StreamQuery:
             assert self._reading
             generation = self._reading.generation
 
-            def write(parts: RangesByTick, before_commit: Callable[[], Marks]) -> Commit:
+            def write(parts: RangesByTick) -> Written:
                 return self._write(
-                    records, batch_id, parts, self.stream, self._passes, generation, self._store,
-                    before_commit=before_commit,
-                )  # fmt: skip
+                    records, batch_id, parts, self.stream, self._passes, generation, self._store
+                )
 
-            commit = self._reading.commit(batch_id, write)
+            commit = self._reading.process(batch_id, write)
         finally:
             self._between_batches.release()
         if commit is not None:
-            self._tell(commit)
+            self._report(commit)
 
-    def _tell(self, commit: Commit) -> None:
+    def _report(self, commit: Commit) -> None:
         events = sum(size(segment.ranges) for segment in commit.segments)
         logger.debug("stream %s: micro-batch %s, %s events", self.stream.name, commit.last, events)
         bad = sum(segment.quarantined for segment in commit.segments)

@@ -1,16 +1,16 @@
-"""What a generation reads from its stream's log, micro-batch by micro-batch, without Spark.
+"""What a generation reads from its stream's log, micro-batch by micro-batch.
 
-`Reading` decides which offsets a micro-batch has, which ticks they are in, and whether it may be
-committed: only if the log still holds everything that was read, as it was read. docs/seam.md
-explains why the checks are sufficient.
+`Reading.process` is one micro-batch from its plan to its commit. It is committed only if the log
+still holds everything that was read, as it was read. docs/seam.md explains why the checks are
+sufficient. Spark's part is behind `Write`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from speed_layer.checkpoint import Checkpoint
@@ -18,8 +18,9 @@ from speed_layer.ticks import Ticks
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError, EnvironmentFault, IntegrityError, LogError
 from trilayer_core.log.broker import Log, Marks, Topic
+from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.seam import Cut, Ranges, RangesByTick, ranges_between
+from trilayer_core.seam import Cut, RangesByTick, ranges_between
 from trilayer_core.store.continuity import (
     NOTHING_READ,
     Read,
@@ -28,12 +29,12 @@ from trilayer_core.store.continuity import (
     falls_short,
     lost_of,
 )
-from trilayer_core.store.files import Store
+from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.intervals import Interval, newest_departed
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
-from trilayer_core.store.segments import Commit, Generation
+from trilayer_core.store.segments import Commit, Generation, Segment
 
 LOOK_BACK_S = 2.0
 """How long a check of the log is valid, in seconds; nothing is committed on an older one.
@@ -43,12 +44,24 @@ takes over. The log therefore lost nothing between a check and what is done with
 it.
 """
 
-Write = Callable[[RangesByTick, Callable[[], Marks]], Commit]
-"""Computes and commits the offsets of a micro-batch, by tick.
 
-The second argument is called when everything has been read and written. It returns the commit's
-marks, and can raise an error to prevent the commit.
-"""
+@dataclass(frozen=True)
+class Written:
+    """The segments of a micro-batch and their files, which do not count until a commit names them.
+
+    Attributes:
+        segments: A segment for each tick.
+        files: The file of each view's partials.
+        quarantine: The file of events that do not fit the schema; None if there are none.
+    """
+
+    segments: Sequence[Segment]
+    files: Mapping[str, StoredFile]
+    quarantine: StoredFile | None
+
+
+Write = Callable[[RangesByTick], Written]
+"""Reads the offsets of a micro-batch, and writes their segments."""
 
 
 class Reading:
@@ -98,12 +111,14 @@ class Reading:
         self._epochs: dict[int, int] = {}
         self._looked_back = float("-inf")
 
-    def commit(self, batch_id: int, write: Write) -> Commit | None:
-        """Writes a micro-batch, and commits it if all of it comes from one state of the log.
+    def process(self, batch_id: int, write: Write) -> Commit | None:
+        """Processes one micro-batch: plans offsets, writes segments, takes marks, and commits.
+
+        Called again before the commit, it overwrites its files.
 
         Args:
             batch_id: Its number in Spark.
-            write: Writes and commits it.
+            write: Writes its segments.
 
         Returns:
             The commit; None if there is nothing to commit, or if it was committed before.
@@ -112,11 +127,27 @@ class Reading:
             LogError: The log has lost what was read, or may have; `departed` or `unsettled` says
                 which.
         """
-        ranges = self._ranges(batch_id)
-        if self._generations.has_commit(self.generation.name, batch_id, batch_id) or not ranges:
+        start, end = self._planned(batch_id)
+        ranges = {p: r for p, r in ranges_between(start, end).items() if len(r)}
+        if not ranges or self._generations.has_commit(self.generation.name, batch_id, batch_id):
             return None
         self._look_back()
-        commit = self._commit(batch_id, ranges, write)
+        marked_at = self._elapsed()
+        marks = self._last_records({p: end[p] for p in ranges})
+        parts = self._ticks.split(ranges, end)
+
+        written = write(parts)
+
+        # The log must hold now what it held when the marks were taken, because Spark has read
+        # it in between.
+        self._look_back()
+        is_old = self._elapsed() - marked_at >= LOOK_BACK_S
+        if is_old and changed(self._topic, marks, end, self._log):
+            self._read_again("the log has lost what a micro-batch has read of it")
+        commit = _commit(batch_id, written, self._store.clock(), marks)
+        failpoint("segment.before-commit")
+        self._generations.write_commit(self.generation.name, commit, durable=False)
+        failpoint("segment.after-commit")
         self._read = self._read.and_of([commit])
         return commit
 
@@ -141,8 +172,8 @@ class Reading:
 
     # -- one micro-batch ---------------------------------------------------------------------------
 
-    def _ranges(self, batch_id: int) -> Ranges:
-        """The micro-batch's offsets, from Spark's checkpoint.
+    def _planned(self, batch_id: int) -> tuple[Cut, Cut]:
+        """The offsets at which the micro-batch begins and ends, from Spark's checkpoint.
 
         Spark writes it before the micro-batch runs.
 
@@ -155,55 +186,23 @@ class Reading:
         if short := falls_short(end, start):
             self._depart(short)
         self._ends = {batch_id - 1: start, batch_id: end}
-        return {partition: r for partition, r in ranges_between(start, end).items() if len(r)}
-
-    def _commit(self, batch_id: int, ranges: Ranges, write: Write) -> Commit:
-        ends = {p: r.end for p, r in ranges.items()}
-        looked = self._elapsed()
-        marks = self._last_records(ends)
-        self._check_leaders(marks)
-        parts = self._ticks.split(ranges, self._ends[batch_id])
-        return write(parts, partial(self._vouch, marks, ends, looked))
+        return start, end
 
     def _last_records(self, ends: Cut) -> Marks:
         """The last record below each offset.
 
         Raises:
-            LogError: The log does not reach one of the offsets.
+            LogError: The log does not reach one of the offsets, or a partition has another leader
+                than before: Spark may have prefetched records that the new leader does not have.
         """
         self._know_partitions(ends)
         if short := falls_short(self._log.end(self._topic), ends):
             self._depart(short)
-        found = self._log.last_records(self._topic, ends)
-        return {p: found.get(p) for p in ends}
-
-    def _check_leaders(self, marks: Marks) -> None:
-        """Checks that each partition's last record has the same leader as before.
-
-        Otherwise Spark may have prefetched records that the new leader does not have.
-
-        Raises:
-            LogError: It has another leader.
-        """
-        for partition, mark in marks.items():
-            if mark and self._epochs.setdefault(partition, mark.epoch) != mark.epoch:
+        last = self._log.last_records(self._topic, ends)
+        for partition, mark in last.items():
+            if self._epochs.setdefault(partition, mark.epoch) != mark.epoch:
                 self._read_again(f"partition {partition} has another leader")
-
-    def _vouch(self, marks: Marks, ends: Cut, looked: float) -> Marks:
-        """Checks the marks, and returns them for the commit.
-
-        Args:
-            marks: The marks of the last records below `ends`.
-            ends: The end of the micro-batch.
-            looked: When the marks were looked up, by the monotonic clock.
-
-        Raises:
-            LogError: The log has lost something since they were looked up.
-        """
-        self._look_back()
-        if self._elapsed() - looked >= LOOK_BACK_S and changed(self._topic, marks, ends, self._log):
-            self._read_again("the log has lost what a micro-batch has read of it")
-        return marks
+        return {p: last.get(p) for p in ends}
 
     # -- whether the log still holds what was read -------------------------------------------------
 
@@ -254,6 +253,14 @@ class Reading:
         """
         self.unsettled = why
         raise LogError(f"stream {self._stream.name!r}: {why}; the micro-batch is read again")
+
+
+def _commit(batch_id: int, written: Written, now_ms: int, marks: Marks) -> Commit:
+    segments = [
+        replace(s, waited_ms=None if s.oldest_ms is None else now_ms - s.oldest_ms)
+        for s in written.segments
+    ]
+    return Commit(batch_id, batch_id, segments, written.files, written.quarantine, now_ms, marks)
 
 
 def lost(

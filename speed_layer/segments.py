@@ -1,13 +1,9 @@
-"""Computes and commits the segments of a micro-batch.
-
-First the partials of all views are written by tick, then one commit file that makes them count.
-"""
+"""Computes and writes the segments of a micro-batch: the partials of all views, by tick."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -15,21 +11,19 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from speed_layer.reading import Written
 from trilayer_core.compute.grouping import EVENTS, NEWEST, OLDEST, SET, Pass
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, kafka_sql, parse_sql
 from trilayer_core.compute.rows import rows_made
 from trilayer_core.definitions.stream import Rows, Stream
-from trilayer_core.log.broker import Marks
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.seam import Range, RangesByTick, size
+from trilayer_core.seam import RangesByTick, size
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.generations import Generations
 from trilayer_core.store.segments import (
     BYTES,
     SHORTEST_REASON,
     TICK,
-    Commit,
     Generation,
     Segment,
     with_bytes,
@@ -69,24 +63,15 @@ _THREADS = ThreadPoolExecutor(4, thread_name_prefix="pass")
 """They are kept from one micro-batch to the next, because each has a connection to the JVM."""
 
 
-@dataclass(frozen=True)
-class Census:
-    """The events of one tick in a micro-batch, including quarantined ones.
+_Census = dict[int, tuple[int, int, int, int]]
+"""The number of events of each tick, that of quarantined ones, and their first and last append
+time, in ms."""
 
-    It has their number, and their first and last append time in ms.
-    """
-
-    events: int
-    quarantined: int
-    oldest_ms: int
-    newest_ms: int
-
-
-_Found = tuple[list[tuple[Pass, pa.Table]], dict[int, Census]]
+_Found = tuple[list[tuple[Pass, pa.Table]], _Census]
 """Results of passes, and the census of ticks."""
 
 
-def write_segment(
+def write_segments(
     records: DataFrame,
     batch_id: int,
     parts: RangesByTick,
@@ -94,13 +79,11 @@ def write_segment(
     passes: list[Pass],
     generation: Generation,
     store: Store,
-    before_commit: Callable[[], Marks] = dict,
-) -> Commit:
-    """Computes and commits one micro-batch.
+) -> Written:
+    """Computes and writes the segments of one micro-batch.
 
     If it is called again before the commit, it overwrites its files; after the commit it must not
-    be called. `before_commit` is called when everything has been read and written. It returns the
-    marks for the commit, and can raise an error to prevent the commit.
+    be called.
     """
     view = f"_records_{stream.name}"
     columns = [name for name in LOG_COLUMNS if name != "_headers"]
@@ -124,7 +107,7 @@ def write_segment(
     try:
         tables, census = _compute(spark, parsed, parts, passes, store, at_once=at_once)
         rejected = None
-        if bad := sum(counted.quarantined for counted in census.values()):
+        if bad := sum(quarantined for _, quarantined, _, _ in census.values()):
             with_reasons = view if cached is not None else f"({parse_sql(stream, raw, columns)})"
             rejected = _rejected(spark, with_reasons, parts, columns, bad)
     finally:
@@ -141,25 +124,12 @@ def write_segment(
         if rejected is not None
         else None
     )
-    marks = before_commit()
-    committed_ms = store.clock()
+    # A tick that is not in the census has offsets without records, such as a transaction's markers.
     segments = [
-        _segment(tick, ranges, census.get(tick), committed_ms) for tick, ranges in parts.items()
+        Segment(tick, ranges, *census.get(tick, (0, 0, None, None)))
+        for tick, ranges in parts.items()
     ]
-    commit = Commit(batch_id, batch_id, segments, files, quarantine, committed_ms, marks)
-    failpoint("segment.before-commit")
-    Generations(store, stream).write_commit(generation.name, commit, durable=False)
-    failpoint("segment.after-commit")
-    return commit
-
-
-def _segment(
-    tick: int, ranges: Mapping[int, Range], found: Census | None, committed_ms: int
-) -> Segment:
-    if found is None:  # offsets without records, such as a transaction's markers
-        return Segment(tick, ranges, 0, 0)
-    times = (found.oldest_ms, found.newest_ms, committed_ms - found.oldest_ms)
-    return Segment(tick, ranges, found.events, found.quarantined, *times)
+    return Written(segments, files, quarantine)
 
 
 def _compute(
@@ -170,13 +140,13 @@ def _compute(
     store: Store,
     *,
     at_once: bool,
-) -> tuple[dict[str, pa.Table], dict[int, Census]]:
+) -> tuple[dict[str, pa.Table], _Census]:
     """The partials of each view, and the census of each tick.
 
     If the passes run at once, Spark plans one while the task of another works.
     """
     tables: dict[str, list[pa.Table]] = {view.name: [] for pass_ in passes for view in pass_.views}
-    census: dict[int, Census] = {}
+    census: _Census = {}
     of_events = [pass_ for pass_ in passes if isinstance(pass_.source, Stream)]
     of_rows = [pass_ for pass_ in passes if isinstance(pass_.source, Rows)]
     for some in _batched(parts):
@@ -263,7 +233,7 @@ def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> 
         tables[view.name].append(pass_.arrow_slice_of(view, fitting, (TICK,)))
 
 
-def _census(table: pa.Table) -> dict[int, Census]:
+def _census(table: pa.Table) -> _Census:
     """The census of each tick, from groups of its events."""
     stamps = {
         name: pc.cast(table[name], pa.timestamp("ms", "UTC"), safe=False)
@@ -277,8 +247,11 @@ def _census(table: pa.Table) -> dict[int, Census]:
         [(EVENTS, "sum"), ("bad", "sum"), (OLDEST, "min"), (NEWEST, "max")]
     )
     return {
-        row[TICK]: Census(
-            row[f"{EVENTS}_sum"], row["bad_sum"], row[f"{OLDEST}_min"], row[f"{NEWEST}_max"]
+        row[TICK]: (
+            row[f"{EVENTS}_sum"],
+            row["bad_sum"],
+            row[f"{OLDEST}_min"],
+            row[f"{NEWEST}_max"],
         )
         for row in found.to_pylist()
     }

@@ -34,6 +34,7 @@ from serving_layer.refresh import Refresh
 from speed_layer import compaction, segments
 from speed_layer import run as speed_run
 from speed_layer.query import StreamQuery
+from speed_layer.reading import Written
 from tests.support.seam.machine import (
     Machine,
     ModelStore,
@@ -59,14 +60,13 @@ from trilayer_core.errors import (
 from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
-from trilayer_core.store import layout
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.segments import TICK, Commit, read_partials
+from trilayer_core.store.segments import TICK, Commit, Segment, read_partials
 
 TICK_MS, SETTLE_MS = 1000, 200
 START_MS = 1_700_000_000_000
@@ -434,7 +434,7 @@ class Counting:
         return [self._store.write_table(f"{where}/part-0.parquet", counted(view, rows))]
 
 
-def write_segment(
+def write_segments(
     records: Any,
     batch_id: int,
     parts: Any,
@@ -442,8 +442,7 @@ def write_segment(
     passes: Any,
     generation: Any,
     store: ModelStore,
-    before_commit: Callable[[], Any],
-) -> Commit:
+) -> Written:
     """As the product's, with a count in the place of Spark's jobs."""
     world = World.current
     census, quarantined = {}, []
@@ -469,7 +468,7 @@ def write_segment(
                 )
         if slots:
             stamps = [slot.stamp for _, _, slot in slots]
-            census[tick] = segments.Census(len(slots), len(bad), min(stamps), max(stamps))
+            census[tick] = (len(slots), len(bad), min(stamps), max(stamps))
     views = {view.name: view for pass_ in passes for view in pass_.views}
     files = {
         name: segments._write(
@@ -487,17 +486,11 @@ def write_segment(
         records = pa.nulls(table.num_rows, pa.binary())
         table = table.append_column("_key", records).append_column("_value", records)
         quarantine = segments._write("_quarantine", table, batch_id, stream, generation, store)
-    marks = before_commit()
-    committed_ms = store.clock()
-    found = [
-        segments._segment(tick, ranges, census.get(tick), committed_ms)
+    counted_by_tick = [
+        Segment(tick, ranges, *census.get(tick, (0, 0, None, None)))
         for tick, ranges in parts.items()
     ]
-    commit = Commit(batch_id, batch_id, found, files, quarantine, committed_ms, marks)
-    store.create_document(
-        layout.commit(stream, generation.name, batch_id, batch_id), commit, durable=False
-    )
-    return commit
+    return Written(counted_by_tick, files, quarantine)
 
 
 def merged(view: View, run: Sequence[Commit], path: str, store: ModelStore) -> StoredFile | None:
@@ -1186,7 +1179,7 @@ def _speed(world: World, rng: random.Random) -> Task:
             process.store,
             SimpleNamespace(readStream=Anything()),  # type: ignore[arg-type]
             open_log=ModelLog,
-            write=write_segment,
+            write=write_segments,
             elapsed=lambda: world.now / 1000,
         )
         made.start(rebuild)

@@ -26,12 +26,12 @@ from batch_layer.recompute import is_continued, recompute
 from batch_layer.reconcile import NotCompared, speed_share
 from batch_layer.run import BatchLayer
 from speed_layer.compaction import compact
-from speed_layer.reading import Reading
+from speed_layer.reading import Reading, Written
 from speed_layer.succession import Succession
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.compute.grouping import Pass
 from trilayer_core.errors import ClockError, CoverageError
-from trilayer_core.log.broker import Log, Mark, Marks, Topic
+from trilayer_core.log.broker import Log, Mark, Topic
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Ranges, RangesByTick, size
 from trilayer_core.store import layout
@@ -362,16 +362,14 @@ class World:
                 ["v1", "{}", json.dumps({STREAM.topic: {str(p): o for p, o in end.items()}})]
             )
             self.store.write(f"{checkpoint}/offsets/{batch}", text.encode())
-        self.speed.commit(batch, partial(self.write_segment, batch))
+        self.speed.process(batch, partial(self.write_segments, batch))
         self.store.write(f"{checkpoint}/commits/{batch}", b"v1")
 
     def _planned(self, checkpoint: str, batch: int) -> dict[int, int]:
         text = self.store.read(f"{checkpoint}/offsets/{batch}").decode().splitlines()[2]
         return {int(p): o for p, o in json.loads(text)[STREAM.topic].items()}
 
-    def write_segment(
-        self, batch_id: int, parts: RangesByTick, before_commit: Callable[[], Marks]
-    ) -> Commit:
+    def write_segments(self, batch_id: int, parts: RangesByTick) -> Written:
         assert self.speed
         store, generation = self.store, self.speed.generation.name
         data = f"{layout.generation(STREAM, generation)}/data/{batch_id:012d}-{batch_id:012d}"
@@ -387,9 +385,7 @@ class World:
             for view, found in rows.items()
             if found
         }
-        commit = Commit(batch_id, batch_id, segments, files, None, self.now, before_commit())
-        store.create_document(layout.commit(STREAM, generation, batch_id, batch_id), commit)
-        return commit
+        return Written(segments, files, None)
 
     def segment(self, tick: int, ranges: Ranges, events: int, quarantined: int) -> Segment:
         return Segment(tick, ranges, events, quarantined)

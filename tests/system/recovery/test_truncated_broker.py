@@ -154,12 +154,12 @@ def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spa
 def test_what_spark_has_fetched_ahead_of_a_loss_is_not_counted(home, spark, store, monkeypatch):
     """Its consumers keep what came with a micro-batch's records, and would hand it on."""
     committed, go_on = threading.Event(), threading.Event()
-    commit = Reading._commit
+    process = Reading.process
 
-    def commit_and_wait(*arguments):
+    def wait_and_process(*arguments):
         if committed.is_set():
             go_on.wait()
-        made = commit(*arguments)
+        made = process(*arguments)
         committed.set()
         return made
 
@@ -171,7 +171,7 @@ def test_what_spark_has_fetched_ahead_of_a_loss_is_not_counted(home, spark, stor
         produce(pipeline, 10, "a")
         produce(pipeline, 30, "lost")
         pipeline.batch(until_ms=1000)
-        monkeypatch.setattr(Reading, "_commit", commit_and_wait)
+        monkeypatch.setattr(Reading, "process", wait_and_process)
         query = pipeline.start_speed()
         until(committed.is_set)
         broker = lose_end(home, broker, 0, 10)

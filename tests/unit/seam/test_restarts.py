@@ -122,7 +122,7 @@ def test_a_micro_batch_larger_than_may_be_now_is_not_replayed(world, caplog):
     def out_of_memory(*_):
         raise MemoryError
 
-    world.write_segment = out_of_memory
+    world.write_segments = out_of_memory
     with pytest.raises(MemoryError):
         catch_up(world)
     world.restart_speed()

@@ -417,7 +417,7 @@ def test_a_micro_batch_that_was_planned_over_a_shorter_log_is_not_read(world):
     with pytest.raises(
         LogError, match="ends at offset 80, below offset 100, up to which it was read"
     ):
-        world.speed.commit(batch, world.write_segment)
+        world.speed.process(batch, world.write_segments)
     assert world.speed.departed
     world.restart_speed()
     world.add(40, 2)
