@@ -65,7 +65,6 @@ FILES = {
     "trilayer_core/store/publications.py": Judged(
         ["tests/unit/storage/test_pointer.py", "tests/unit/seam/test_held.py"]
     ),
-    "serving_layer/plan.py": Judged(["tests/unit/serving/test_plan.py"]),
     "serving_layer/state.py": Judged(["tests/unit/serving/test_plan.py"]),
     "trilayer_core/store/segments.py": Judged([STORE_RULES], only=("standing",)),
     "trilayer_core/store/master.py": Judged([STORE_RULES], only=("recorded_cuts",)),

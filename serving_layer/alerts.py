@@ -18,9 +18,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serving_layer.alert_json import CONTENT, content_sql, content_types
 from serving_layer.alert_reasons import Judging, Place, Reach, Reason, Span
-from serving_layer.plan import FilesPlan
+from serving_layer.json_text import CONTENT, content_sql, content_types
+from serving_layer.state import FilesPlan
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.alerts import Alert
 from trilayer_core.store.files import StoredFile

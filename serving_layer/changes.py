@@ -15,10 +15,9 @@ import duckdb
 import pyarrow as pa
 
 from serving_layer.connection import Connection
-from serving_layer.interrupts import interruptible
 from serving_layer.json_text import json_object_sql
 from serving_layer.kept import FOLD, FOLD_TYPE, MOST_WINDOWS, can_keep, kept_select
-from serving_layer.result import Provenance
+from serving_layer.result import Provenance, interruptible
 from serving_layer.state import Loaded
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, UsageError

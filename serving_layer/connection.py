@@ -24,19 +24,19 @@ import pyarrow as pa
 
 from serving_layer import history
 from serving_layer.arriving import ArrivingAlerts
-from serving_layer.closed import closed
-from serving_layer.database import lock_down, open_database, put_table
 from serving_layer.digests import compared, digest_sql
-from serving_layer.interrupts import interruptible
-from serving_layer.lookup import lookup_table
+from serving_layer.refresh import Refresh
 from serving_layer.result import (
     Provenance,
     Result,
     RowSet,
     StreamProvenance,
+    closed,
+    interruptible,
 )
-from serving_layer.snapshot import Layer, Snapshot, search_path
+from serving_layer.snapshot import Snapshot, search_path
 from serving_layer.state import Loaded
+from serving_layer.tables import Layer, lock_down, lookup_table, open_database, put_table
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.catalog import Catalog, load_catalog
 from trilayer_core.definitions.expressions import check_name
@@ -47,6 +47,7 @@ from trilayer_core.log.lag import stream_lag
 from trilayer_core.runtime.settings import Settings, broker_address, load_settings
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
+from trilayer_core.store.tables import table_content
 
 Relations = Callable[[Provenance], Mapping[tuple[str, str], pa.Table]]
 """Makes relations, by schema and name, for a snapshot of this provenance."""
@@ -99,9 +100,14 @@ class Connection:
         self._arriving: weakref.WeakSet[ArrivingAlerts] = weakref.WeakSet()
         self._approximate = {v.name: v.approximate for v in catalog.views if v.approximate}
         with interruptible():
-            self._database, self._refresh = open_database(
-                catalog, settings, store, self._close_idle, keep=keep, forks=forks
+            self._database, tables = open_database(
+                catalog,
+                settings,
+                lambda table: table_content(store, table, settings.table_max_mb),
+                keep=keep,
+                forks=forks,
             )
+            self._refresh = Refresh(tables, catalog, store, before_swap=self._close_idle)
 
     @property
     def catalog(self) -> Catalog:
@@ -255,18 +261,14 @@ class Connection:
 
     @contextmanager
     def _earlier(self, version: int, relations: Relations | None) -> Iterator[Snapshot]:
-        database, refresh = open_database(
-            self._catalog,
-            self._settings,
-            self._store,
-            content=self._table_content,
-            # Threads of a second database would take much of what a forked process may reserve.
-            forks=self._detached,
+        # Threads of a second database would take much of what a forked process may reserve.
+        database, tables = open_database(
+            self._catalog, self._settings, self._table_content, forks=self._detached
         )
         with database, interruptible():
             if self._detached:
                 lock_down(database)
-            loaded = refresh.load(version)
+            loaded = Refresh(tables, self._catalog, self._store).load(version)
             provenance = self._provenance(loaded)
             for name, rows in self._tables.items():
                 put_table(database, name, rows)

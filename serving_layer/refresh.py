@@ -18,9 +18,8 @@ from serving_layer import state as states
 from serving_layer.alert_reasons import Judging, published_alert, reach_of
 from serving_layer.alerts import AlertArrival, AlertChange
 from serving_layer.kept import KeptAnswers
-from serving_layer.plan import Plan, replacing
 from serving_layer.result import StreamProvenance
-from serving_layer.state import Found, Loaded, SentState, StreamState
+from serving_layer.state import Found, Loaded, Plan, SentState, StreamState, replacing
 from serving_layer.tables import Tables
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.definitions.alerts import ALERT_COLUMNS, Alert

@@ -1,16 +1,21 @@
-"""The results of queries: tables and their provenance."""
+"""The results of queries: tables and their provenance, and errors in place of DuckDB's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 from pydantic import TypeAdapter
 
+from trilayer_core.compute.merging import quoted_duckdb
+from trilayer_core.errors import UsageError
 from trilayer_core.log.lag import Lag
 from trilayer_core.seam import Cut
 
@@ -167,3 +172,74 @@ def without_hugeint(table: pa.Table) -> pa.Table:
             with suppress(pa.ArrowInvalid):
                 table = table.set_column(place, column.name, table.column(place).cast(pa.int64()))
     return table
+
+
+_NOT_HELD = frozenset({"uhugeint", "bignum", "bit", "time with time zone", "variant"})
+
+
+def held(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """An answer in which values of types that Arrow does not have are text, also inside others."""
+    casts = [_cast(type_) for type_ in answer.types]
+    if not any(casts):
+        return answer
+    columns = ", ".join(
+        f"{f'CAST(#{place} AS {cast})' if cast else f'#{place}'} AS {quoted_duckdb(name)}"
+        for place, (name, cast) in enumerate(zip(answer.columns, casts, strict=True), start=1)
+    )
+    return answer.project(columns)
+
+
+def _cast(type_: DuckDBPyType) -> str | None:
+    """The type to which a type must be cast; None if Arrow has it."""
+    kind = type_.id
+    if kind in _NOT_HELD:
+        return "VARCHAR"
+    if kind not in ("list", "array", "struct", "map"):
+        return None
+    parts = [(name, part) for name, part in type_.children if isinstance(part, DuckDBPyType)]
+    casts = [_cast(part) for _, part in parts]
+    if not any(casts):
+        return None
+    inner = [cast or str(part) for cast, (_, part) in zip(casts, parts, strict=True)]
+    if kind == "map":
+        return f"MAP({', '.join(inner)})"
+    if kind == "struct":
+        fields = zip(parts, inner, strict=True)
+        return f"STRUCT({', '.join(f'{quoted_duckdb(name)} {sql}' for (name, _), sql in fields)})"
+    size = dict(type_.children).get("size", "") if kind == "array" else ""
+    return f"{inner[0]}[{size}]"
+
+
+def closed() -> UsageError:
+    """The error of a connection that is asked after it was closed."""
+    return UsageError(
+        "a connection must be open when it is asked; this one was closed; open another:"
+        " serving_layer.connect()"
+    )
+
+
+_IN_PYTHON = re.compile(r"KeyboardInterrupt:?\s*$")
+"""The end of DuckDB's message if Ctrl-C came while it called Python, to read a registered table."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raises KeyboardInterrupt in place of the errors that DuckDB makes of Ctrl-C.
+
+    Raises:
+        UsageError: `serving_memory_mb` is too small.
+    """
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        # DuckDB's own advice names settings that only it has.
+        raise UsageError(
+            f"{str(error).strip().splitlines()[0]}; increase `serving_memory_mb`, which is for the"
+            " views and for what a query needs beside them, or ask for less at once"
+        ) from None
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except (RuntimeError, duckdb.InvalidInputException) as error:
+        if str(error) == "Query interrupted" or _IN_PYTHON.search(str(error)):
+            raise KeyboardInterrupt from None
+        raise

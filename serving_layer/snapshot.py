@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise, takewhile
-from typing import Literal
 
 import duckdb
 import pyarrow as pa
@@ -21,16 +20,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from serving_layer.alerts import LAYER, OUTPUT
-from serving_layer.closed import closed
-from serving_layer.held import held
-from serving_layer.interrupts import interruptible
-from serving_layer.result import Provenance, Result, without_hugeint
+from serving_layer.result import Provenance, Result, closed, held, interruptible, without_hugeint
 from serving_layer.state import Loaded
+from serving_layer.tables import LAYERS, Layer
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import UsageError, did_you_mean
-
-Layer = Literal["merged", "batch", "speed"]
-LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")
 
 
 class Snapshot:

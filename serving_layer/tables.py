@@ -1,22 +1,43 @@
-"""A reader's native DuckDB tables, in which plans are carried out completely or not at all."""
+"""A reader's database: its native DuckDB tables, and the views and queries over them.
+
+Plans are carried out in the tables completely or not at all. SQL of analysts runs in the database
+only once it is locked down, without files and settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import glob
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
 
 from serving_layer.alerts import AlertArrival, AlertChange, AlertTables, in_files
-from serving_layer.kept import FOLD, FOLD_TYPE, KeptAnswers, can_keep, fold_sql
-from serving_layer.plan import ViewPlan
-from trilayer_core.compute.merging import create_table_sql, insert_rows, merge_select, quoted_duckdb
-from trilayer_core.definitions.catalog import Catalog
+from serving_layer.kept import FOLD, FOLD_TYPE, KeptAnswers, can_keep, fold_sql, kept_select
+from serving_layer.result import interruptible
+from serving_layer.state import ViewPlan
+from trilayer_core.compute.merging import (
+    create_table_sql,
+    insert_rows,
+    merge_select,
+    open_duckdb,
+    present_select,
+    quoted_duckdb,
+)
+from trilayer_core.definitions.catalog import Catalog, Query
+from trilayer_core.definitions.tables import Table
 from trilayer_core.definitions.view import View
+from trilayer_core.errors import UsageError
 from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.segments import TICK
+
+Layer = Literal["merged", "batch", "speed"]
+LAYERS: tuple[Layer, ...] = ("merged", "batch", "speed")
 
 _BATCH_COLUMNS = ["_file INTEGER"]
 _SPEED_COLUMNS = [f"{TICK} BIGINT"]
@@ -236,3 +257,178 @@ class Tables:
                 self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
+
+
+def open_database(
+    catalog: Catalog,
+    settings: Settings,
+    content: Callable[[Table], pa.Table],
+    *,
+    keep: bool = False,
+    forks: bool = False,
+) -> tuple[duckdb.DuckDBPyConnection, Tables]:
+    """Opens a database with all schemas of a connection: its views and queries over empty tables.
+
+    Args:
+        catalog: The definitions.
+        settings: The settings.
+        content: Returns the rows of a reference table.
+        keep: Whether the answers of merged views are kept.
+        forks: Whether the process forks. The database then has no threads, which a fork would not
+            have either, and is not locked down before `detach`.
+    """
+    database = open_duckdb(settings.serving_memory_mb, alone=forks)
+    tables = Tables(database, catalog, keep=keep)
+    database.execute(
+        "CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)"
+    )
+    for layer in LAYERS:
+        _create_views(database, catalog, layer, tables.kept.views if layer == "merged" else ())
+    database.execute("CREATE SCHEMA tables")
+    for table in catalog.all_tables:
+        put_table(database, table.name, content(table))
+    database.execute("CREATE SCHEMA arrivals")
+    for view in catalog.views:
+        # No key can have this name, because a leading underscore is reserved for trilayer.
+        arrived = f"make_timestamptz({TICK} * 1000) AS {TICK}, * EXCLUDE ({TICK})"
+        select = present_select(view, lambda stored: [speed_table(stored)], [TICK])
+        database.execute(
+            f"CREATE VIEW arrivals.{quoted_duckdb(view.name)} AS SELECT {arrived} FROM ({select})"
+        )
+    _create_queries(database, catalog)
+    if not forks:
+        lock_down(database)
+    return database, tables
+
+
+def lock_down(database: duckdb.DuckDBPyConnection) -> None:
+    """Forbids files, extensions and settings, because SQL of analysts runs from here on.
+
+    What does not fit in memory is an error, because SQL could write to the folder to which DuckDB
+    spills: a SELECT may contain a COPY.
+    """
+    database.execute(
+        "SET temp_directory = ''; SET autoinstall_known_extensions = false;"
+        " SET autoload_known_extensions = false; SET enable_external_access = false;"
+        " SET allowed_configs = ['search_path']; SET lock_configuration = true"
+    )
+
+
+def put_table(
+    database: duckdb.DuckDBPyConnection, name: str, rows: pa.Table, schema: str = "tables"
+) -> None:
+    """Creates or replaces a table.
+
+    Raises:
+        UsageError: DuckDB can't hold it.
+    """
+    try:
+        with interruptible():
+            database.register("_arriving_table", rows)
+            database.execute(
+                f"CREATE SCHEMA IF NOT EXISTS {quoted_duckdb(schema)};"
+                f" CREATE OR REPLACE TABLE {quoted_duckdb(schema)}.{quoted_duckdb(name)} AS"
+                " SELECT * FROM _arriving_table"
+            )
+    except duckdb.Error as error:
+        raise UsageError(
+            f"table {name!r} must be one that DuckDB can hold: {str(error).strip()}"
+        ) from None
+    finally:
+        database.unregister("_arriving_table")
+
+
+def _create_views(
+    database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: Layer, kept: Sequence[View]
+) -> None:
+    """Creates the views of a layer. The answers of those in `kept` are selected, not merged."""
+    database.execute(f"CREATE SCHEMA {layer}")
+    for view in catalog.views:
+        if view in kept:
+            answer = kept_select(view)
+        else:
+            answer = present_select(view, lambda stored: _tables(stored, layer))
+        database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {answer}")
+
+
+def _tables(stored: View, layer: Layer) -> list[str]:
+    """The tables with the partials of a stored view in a layer."""
+    by_layer = {"batch": batch_table(stored), "speed": speed_table(stored)}
+    return list(by_layer.values()) if layer == "merged" else [by_layer[layer]]
+
+
+def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
+    """Creates the queries in each layer.
+
+    Queries can refer to each other and to other layers, so those that do not wait for another one
+    are created first.
+    """
+    waiting = [(layer, query) for layer in LAYERS for query in catalog.queries]
+    while waiting:
+        missing: dict[tuple[Layer, Query], str] = {}
+        for layer, query in waiting:
+            select = query.sql.strip().rstrip(";")
+            try:
+                database.execute(f"SET search_path = '{layer}'")
+                database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(query.name)} AS {select}")
+            except duckdb.CatalogException as error:
+                missing[layer, query] = _not_made(query, error)
+            except duckdb.Error as error:
+                raise UsageError(_not_made(query, error)) from None
+        if len(missing) == len(waiting):
+            # A query that refers to an invalid one, or indirectly to itself, can't be distinguished
+            # from the invalid one.
+            raise UsageError(
+                "\n".join(why for (layer, _), why in missing.items() if layer == waiting[0][0])
+            )
+        waiting = list(missing)
+
+
+def _not_made(query: Query, error: duckdb.Error) -> str:
+    return f"query {query.name!r} must be a SELECT over the catalog's views: {str(error).strip()}"
+
+
+_READERS = {
+    ".csv": "read_csv", ".tsv": "read_csv", ".txt": "read_csv",
+    ".json": "read_json", ".jsonl": "read_json", ".ndjson": "read_json", ".parquet": "read_parquet",
+}  # fmt: skip
+
+
+def lookup_table(data: Any) -> pa.Table:
+    """The rows of a lookup table.
+
+    Args:
+        data: The path of a CSV, JSON or Parquet file, whose kind follows from its ending (text
+            files may be compressed, `.gz`); or a DataFrame of pandas or polars, an Arrow table, or
+            a list of dicts.
+
+    Raises:
+        UsageError: The file does not exist or can't be read, or `data` has another type.
+    """
+    if isinstance(data, str | Path):
+        return _read(Path(data))
+    try:
+        return pa.Table.from_pylist(data) if isinstance(data, list) else pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(
+            "a lookup table must be a file's path, a DataFrame, an Arrow table or a list of"
+            f" dicts; got {type(data).__name__}: {error}"
+        ) from None
+
+
+def _read(path: Path) -> pa.Table:
+    reader = _READERS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
+    if reader is None:
+        raise UsageError(
+            f"a lookup table's file must end in {', '.join(_READERS)}; got {str(path)!r}"
+        )
+    if not path.is_file():
+        raise UsageError(f"a lookup table must be a file; got {str(path)!r}, which is not there")
+    try:
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            # DuckDB interprets a path as a pattern.
+            named = glob.escape(str(path))
+            return connection.sql(f"SELECT * FROM {reader}(?)", params=[named]).to_arrow_table()
+    except duckdb.Error as error:
+        raise UsageError(f"{path} must be readable as a table: {str(error).strip()}") from None

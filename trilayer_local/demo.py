@@ -24,7 +24,7 @@ import httpx
 
 import serving_layer
 from serving_layer import Connection, Provenance, Result
-from serving_layer.snapshot import LAYERS, Layer
+from serving_layer.tables import LAYERS, Layer
 from trilayer.operations.verification.findings import Verification
 from trilayer.operations.verification.run import verification
 from trilayer_core.definitions.catalog import load_catalog

@@ -25,9 +25,8 @@ import urllib3
 from pydantic import TypeAdapter
 from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
-from serving_layer.closed import closed
 from serving_layer.history import Version
-from serving_layer.result import Provenance, Result, without_hugeint
+from serving_layer.result import Provenance, Result, closed, without_hugeint
 from trilayer_core.errors import (
     CoverageError,
     EnvironmentFault,

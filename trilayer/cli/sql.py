@@ -23,7 +23,8 @@ from rich.table import Table
 import serving_layer
 from serving_layer.connection import Connection, Relations
 from serving_layer.result import Provenance, Result
-from serving_layer.snapshot import LAYERS, Layer, Snapshot
+from serving_layer.snapshot import Snapshot
+from serving_layer.tables import LAYERS, Layer
 from trilayer.cli.context import err, out
 from trilayer.operations.values import as_text, plain
 from trilayer_core.errors import TrilayerError, UsageError, did_you_mean

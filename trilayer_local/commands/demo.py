@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from serving_layer import Result
-from serving_layer.snapshot import Layer
+from serving_layer.tables import Layer
 from trilayer.cli.context import err, out
 from trilayer.operations.verification.findings import Verification
 from trilayer_local import demo as operation

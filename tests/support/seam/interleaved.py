@@ -29,8 +29,8 @@ import pyarrow as pa
 from batch_layer.engine import Ingested
 from batch_layer.publish import rollback as roll_back
 from batch_layer.run import BatchLayer
-from serving_layer.plan import ViewPlan
 from serving_layer.refresh import Refresh
+from serving_layer.state import ViewPlan
 from speed_layer import compaction, segments
 from speed_layer import run as speed_run
 from speed_layer.query import StreamQuery

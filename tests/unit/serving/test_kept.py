@@ -9,7 +9,7 @@ import pytest
 
 from serving_layer import kept
 from serving_layer.kept import can_keep, kept_select
-from serving_layer.plan import ViewPlan
+from serving_layer.state import ViewPlan
 from serving_layer.tables import Tables, batch_table, speed_table
 from trilayer import (
     Catalog,

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from serving_layer.plan import replacing
 from serving_layer.state import (
     MERGE_ROWS,
     Found,
@@ -14,6 +13,7 @@ from serving_layer.state import (
     found,
     goes_on,
     grown,
+    replacing,
 )
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.errors import CoverageError
