@@ -50,12 +50,23 @@ class Checkpoint:
         Raises:
             IntegrityError: The file can't be read.
         """
-        path = f"{self.path}/offsets/{batch_id}"
-        try:
-            planned = json.loads(self._store.read(path).decode().splitlines()[2])
-            return {int(p): offset for p, offset in planned[self._stream.topic].items()}
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise IntegrityError(
-                f"{path} does not contain the offsets that Spark has planned; it was truncated or"
-                " altered, for example by a power cut; run `trilayer speed run --rebuild`"
-            ) from None
+        remedy = "run `trilayer speed run --rebuild`"
+        return read_end(self._store, self.path, batch_id, self._stream.topic, remedy)
+
+
+def read_end(store: Store, checkpoint: str, batch_id: int, topic: str, remedy: str) -> Cut:
+    """The end offsets that Spark has written for a batch into the folder of a checkpoint.
+
+    Raises:
+        IntegrityError: The file can't be read; `remedy` says what to do.
+    """
+    path = f"{checkpoint}/offsets/{batch_id}"
+    try:
+        # The first two lines are the format's version, and properties of the batch.
+        ends = json.loads(store.read(path).decode().splitlines()[2])[topic]
+        return {int(partition): offset for partition, offset in ends.items()}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise IntegrityError(
+            f"{path} does not contain the offsets that Spark has planned; it was truncated or"
+            f" altered, for example by a power cut; {remedy}"
+        ) from None

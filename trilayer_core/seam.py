@@ -207,15 +207,20 @@ class Piece:
     """The offsets of one segment.
 
     Attributes:
-        name: The segment's name in messages.
+        key: The name of its commit, and its tick.
         ranges: Its offsets.
     """
 
-    name: str
+    key: tuple[str, int]
     ranges: Ranges
 
+    def __str__(self) -> str:
+        return "{}#{}".format(*self.key)
 
-def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], dict[int, int]]:
+
+def cover(
+    stream: str, cut: Cut, pieces: Iterable[Piece]
+) -> tuple[list[tuple[str, int]], dict[int, int]]:
     """Proves that the pieces cover the log from `cut` on, without holes and overlaps.
 
     Pieces that lie completely below the cut are ignored.
@@ -226,7 +231,7 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
         pieces: The segments that exist.
 
     Returns:
-        The names of the pieces from the cut on, and the head: the offset up to which each partition
+        The keys of the pieces from the cut on, and the head: the offset up to which each partition
         is covered.
 
     Raises:
@@ -234,16 +239,16 @@ def cover(stream: str, cut: Cut, pieces: Iterable[Piece]) -> tuple[list[str], di
             names stream, partition and range.
 
     Examples:
-        >>> pieces = [Piece("a", {0: Range(5, 8)}), Piece("b", {0: Range(8, 12)})]
+        >>> pieces = [Piece(("a", 1), {0: Range(5, 8)}), Piece(("b", 2), {0: Range(8, 12)})]
         >>> cover("s", {0: 8}, pieces)  # everything from the cut to the head
-        (['b'], {0: 12})
+        ([('b', 2)], {0: 12})
         >>> cover("s", {0: 9}, pieces)
         Traceback (most recent call last):
         trilayer_core.errors.CoverageError: stream 's' partition 0: no segment may straddle the \
-cut at offset 9; b covers [8, 12); rebuild the speed layer: `trilayer speed run --rebuild`
+cut at offset 9; b#2 covers [8, 12); rebuild the speed layer: `trilayer speed run --rebuild`
     """
-    used: list[str] = []
-    above: dict[int, list[tuple[Range, str]]] = {}
+    used: list[tuple[str, int]] = []
+    above: dict[int, list[tuple[Range, Piece]]] = {}
     for piece in pieces:
         sides = set()
         for partition, r in piece.ranges.items():
@@ -254,30 +259,30 @@ cut at offset 9; b covers [8, 12); rebuild the speed layer: `trilayer speed run 
             if r.start < bound < r.end:
                 raise CoverageError(
                     f"stream {stream!r} partition {partition}: no segment may straddle the cut at"
-                    f" offset {bound}; {piece.name} covers [{r.start}, {r.end}); rebuild the speed"
+                    f" offset {bound}; {piece} covers [{r.start}, {r.end}); rebuild the speed"
                     " layer: `trilayer speed run --rebuild`"
                 )
             sides.add(r.start >= bound)
             if r.start >= bound:
-                above.setdefault(partition, []).append((r, piece.name))
+                above.setdefault(partition, []).append((r, piece))
         if len(sides) > 1:
             raise CoverageError(
-                f"stream {stream!r}: a segment must lie on one side of the cut; {piece.name} lies"
+                f"stream {stream!r}: a segment must lie on one side of the cut; {piece} lies"
                 " on both; rebuild the speed layer: `trilayer speed run --rebuild`"
             )
         if True in sides:
-            used.append(piece.name)
+            used.append(piece.key)
     head = dict(cut)
     for partition, covered in sorted(above.items()):
         position = cut.get(partition, 0)
-        for r, name in sorted(covered, key=lambda item: (item[0].start, item[0].end)):
+        for r, piece in sorted(covered, key=lambda item: (item[0].start, item[0].end)):
             # Also rule 5: no hole and no overlap from the cut to the head.
             if r.start != position:
                 what = "nothing covers" if r.start > position else "two segments cover"
                 low, high = sorted((position, r.start))
                 raise CoverageError(
                     f"stream {stream!r} partition {partition}: {what} offsets [{low}, {high}), at"
-                    f" {name}; rebuild the speed layer: `trilayer speed run --rebuild`"
+                    f" {piece}; rebuild the speed layer: `trilayer speed run --rebuild`"
                 )
             position = r.end
         head[partition] = position

@@ -8,12 +8,12 @@ here starts Spark.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from speed_layer.alerts.profile import stored_profile
+from speed_layer.checkpoint import read_end
 from trilayer_core.definitions.alerts import AlertGroup
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import IntegrityError
@@ -45,30 +45,20 @@ class Progress:
         """The batches that are finished, in order."""
         return sorted(int(n) for n in self._store.names(f"{self.path}/commits") if n.isdigit())
 
-    def end(self, batch: int) -> dict[int, int]:
-        """The offsets below which all events were judged when a batch was finished.
-
-        Raises:
-            IntegrityError: Spark's file can't be read.
-        """
-        path = f"{self.path}/offsets/{batch}"
-        try:
-            ends = json.loads(self._store.read(path).decode().splitlines()[2])[self._topic]
-            return {int(partition): offset for partition, offset in ends.items()}
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise IntegrityError(
-                f"{path} does not contain the offsets that Spark has judged; it was truncated or"
-                f" altered, for example by a power cut; delete {self.path}"
-            ) from None
-
     def finished(self) -> int:
         """The last batch that is finished; -1 if none is. Spark deletes older ones."""
         return max(self.batches(), default=-1)
 
-    def judged(self) -> dict[int, int]:
-        """The offsets below which all events were judged for certain; empty if none is known."""
+    def judged(self) -> Cut:
+        """The offsets below which all events were judged for certain; empty if none is known.
+
+        Raises:
+            IntegrityError: Spark's file can't be read.
+        """
         batches = self.batches()
-        return self.end(batches[-1]) if batches else {}
+        if not batches:
+            return {}
+        return read_end(self._store, self.path, batches[-1], self._topic, f"delete {self.path}")
 
 
 @dataclass(frozen=True)

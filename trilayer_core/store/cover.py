@@ -37,12 +37,11 @@ def cover_from(
     return Cover(generation, commits, ticks_by_commit(used), head)
 
 
-def ticks_by_commit(pieces: Sequence[str]) -> dict[str, frozenset[int]]:
-    """The ticks of each commit name, from the names of pieces."""
+def ticks_by_commit(keys: Sequence[tuple[str, int]]) -> dict[str, frozenset[int]]:
+    """The ticks of each commit name, from the keys of pieces."""
     ticks: dict[str, set[int]] = {}
-    for piece in pieces:
-        commit, tick = piece.split("#")
-        ticks.setdefault(commit, set()).add(int(tick))
+    for commit, tick in keys:
+        ticks.setdefault(commit, set()).add(tick)
     return {commit: frozenset(found) for commit, found in ticks.items()}
 
 

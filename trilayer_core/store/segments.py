@@ -148,7 +148,7 @@ class Commit:
     def pieces(self) -> list[Piece]:
         """The offsets that its segments cover."""
         name = self.name
-        return [Piece(f"{name}#{segment.tick}", segment.ranges) for segment in self.segments]
+        return [Piece((name, segment.tick), segment.ranges) for segment in self.segments]
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,8 @@ def covers(draw):
         above = sorted(draw(st.sets(st.integers(bound, bound + 9), max_size=4)) | {bound})
         for side, ends in (("below", below), ("above", above)):
             for start, end in pairwise(ends):
-                pieces.append(Piece(f"{side}-{partition}-{start}", {partition: Range(start, end)}))
+                key = (f"{side}-{partition}", start)
+                pieces.append(Piece(key, {partition: Range(start, end)}))
         if len(above) > 1:
             head[partition] = above[-1]
     return cut, draw(st.permutations(pieces)), head
@@ -206,7 +207,7 @@ def covers(draw):
 @given(covers())
 def test_a_cover_is_all_pieces_above_the_cut_up_to_their_ends(covered):
     cut, pieces, head = covered
-    used = [piece.name for piece in pieces if piece.name.startswith("above")]
+    used = [piece.key for piece in pieces if piece.key[0].startswith("above")]
     assert cover("s", cut, pieces) == (used, head)
 
 
@@ -214,14 +215,14 @@ def test_a_cover_is_all_pieces_above_the_cut_up_to_their_ends(covered):
 @given(covers(), st.data())
 def test_a_piece_that_is_lacking_or_there_twice_is_refused(covered, data):
     cut, pieces, head = covered
-    above = [piece for piece in pieces if piece.name.startswith("above")]
+    above = [piece for piece in pieces if piece.key[0].startswith("above")]
     inner = [p for p in above for q, r in p.ranges.items() if r.end < head[q]]
     if inner:
         lacking = data.draw(st.sampled_from(inner))
         ((partition, r),) = lacking.ranges.items()
         hole = (
             f"stream 's' partition {partition}: nothing covers offsets [{r.start}, {r.end}), at"
-            f" above-{partition}-{r.end}{REBUILD}"
+            f" above-{partition}#{r.end}{REBUILD}"
         )
         with failing(CoverageError, hole):
             cover("s", cut, [piece for piece in pieces if piece != lacking])
@@ -230,36 +231,36 @@ def test_a_piece_that_is_lacking_or_there_twice_is_refused(covered, data):
         ((partition, r),) = doubled.ranges.items()
         overlap = (
             f"stream 's' partition {partition}: two segments cover offsets [{r.start}, {r.end}), at"
-            f" again{REBUILD}"
+            f" again#0{REBUILD}"
         )
         with failing(CoverageError, overlap):
-            cover("s", cut, [*pieces, Piece("again", doubled.ranges)])
+            cover("s", cut, [*pieces, Piece(("again", 0), doubled.ranges)])
 
 
 def test_a_piece_may_touch_the_cut_but_not_lie_across_it():
-    across = Piece("across", {0: Range(7, 9)})
+    across = Piece(("across", 0), {0: Range(7, 9)})
     assert cover("s", {0: 9}, [across]) == ([], {0: 9})
-    assert cover("s", {0: 7}, [across]) == (["across"], {0: 9})
+    assert cover("s", {0: 7}, [across]) == ([("across", 0)], {0: 9})
     with failing(
         CoverageError,
-        "stream 's' partition 0: no segment may straddle the cut at offset 8; across covers"
+        "stream 's' partition 0: no segment may straddle the cut at offset 8; across#0 covers"
         f" [7, 9){REBUILD}",
     ):
         cover("s", {0: 8}, [across])
 
 
 def test_a_piece_may_not_lie_below_the_cut_in_one_partition_and_above_in_another():
-    both = Piece("both", {0: Range(0, 8), 1: Range(0, 8)})
+    both = Piece(("both", 0), {0: Range(0, 8), 1: Range(0, 8)})
     with failing(
         CoverageError,
-        "stream 's': a segment must lie on one side of the cut; both lies on both" + REBUILD,
+        "stream 's': a segment must lie on one side of the cut; both#0 lies on both" + REBUILD,
     ):
         cover("s", {0: 8}, [both])
 
 
 def test_a_partition_in_which_a_piece_has_nothing_says_nothing_about_its_side():
-    piece = Piece("p", {0: Range(3, 3), 1: Range(4, 6)})
-    assert cover("s", {0: 8, 1: 4}, [piece]) == (["p"], {0: 8, 1: 6})
+    piece = Piece(("p", 0), {0: Range(3, 3), 1: Range(4, 6)})
+    assert cover("s", {0: 8, 1: 4}, [piece]) == ([("p", 0)], {0: 8, 1: 6})
     assert cover("s", {0: 8, 1: 6}, [piece]) == ([], {0: 8, 1: 6})
 
 

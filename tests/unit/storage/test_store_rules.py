@@ -213,7 +213,7 @@ def test_generations_before_one_that_began_anew_no_longer_stand_in_its_origin():
 
 
 def test_ticks_are_told_by_the_commit_that_has_them():
-    assert ticks_by_commit(["a#1000", "b#1000", "a#2000"]) == {
+    assert ticks_by_commit([("a", 1000), ("b", 1000), ("a", 2000)]) == {
         "a": frozenset({1000, 2000}),
         "b": frozenset({1000}),
     }
