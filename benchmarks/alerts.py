@@ -38,8 +38,8 @@ from benchmarks.alerts_load import (
 )
 from benchmarks.figure import Figure, Options, ratios, say
 from benchmarks.workload import PROJECT, broker, home
+from trilayer import processes
 from trilayer_core.log.broker import Log
-from trilayer_core.runtime import processes
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGeneration, alert_generations

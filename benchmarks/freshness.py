@@ -33,9 +33,20 @@ from examples import retail, social
 from examples.demo import iso
 from examples.retail import generate as purchases
 from examples.social.generate import generate as generate_posts
-from trilayer import Catalog, Changelog, Stream, View, count, max_, mean, min_, sum_, tumbling
+from trilayer import (
+    Catalog,
+    Changelog,
+    Stream,
+    View,
+    count,
+    max_,
+    mean,
+    min_,
+    processes,
+    sum_,
+    tumbling,
+)
 from trilayer_core.log.broker import Log
-from trilayer_core.runtime import processes
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 

@@ -45,10 +45,10 @@ from benchmarks.query import (
 from benchmarks.workload import home
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.java import java_executable
-from trilayer_core.runtime.ports import free_port
 from trilayer_core.runtime.settings import Settings, default_jars
 from trilayer_core.store.files import Store
 from trilayer_core.store.segments import Generation
+from trilayer_local.ports import free_port
 from trilayer_server.serving import USERS
 from trilayer_server.users import Users
 

@@ -25,10 +25,10 @@ from pathlib import Path
 
 import httpx
 
+from trilayer import processes
 from trilayer_core.errors import EnvironmentFault
-from trilayer_core.runtime import processes
-from trilayer_core.runtime.ports import choose_port
 from trilayer_core.runtime.progress import shown
+from trilayer_local.ports import choose_port
 
 PROCESSES = (
     "airflow-api-server",

@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from trilayer_core.runtime.ports import free_port
 from trilayer_core.runtime.session import JAVA_OPTIONS, session
 from trilayer_core.runtime.settings import load_settings
 from trilayer_local.class_archive import RECORDING
+from trilayer_local.ports import free_port
 
 
 def main(unfinished: str) -> None:

@@ -25,13 +25,13 @@ import httpx
 import serving_layer
 from serving_layer import Connection, Provenance, Result
 from serving_layer.tables import LAYERS, Layer
+from trilayer import processes
 from trilayer.operations.verification.findings import Verification
 from trilayer.operations.verification.run import verification
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.errors import TrilayerError, UsageError, did_you_mean
 from trilayer_core.log.broker import Log
 from trilayer_core.project import Project
-from trilayer_core.runtime import processes
 from trilayer_core.runtime.settings import load_settings
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGenerations, AlertState, sent_alerts

@@ -17,13 +17,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypedDict
 
+from trilayer import processes
 from trilayer.operations import definitions
 from trilayer.operations.speed_restart import LOCK, SPEED_AGAIN, SPEED_READY
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.extension import Companion, extensions
 from trilayer_core.log.broker import Log
 from trilayer_core.project import Project
-from trilayer_core.runtime import jars, processes
+from trilayer_core.runtime import jars
 from trilayer_core.runtime.class_archive import archive
 from trilayer_core.runtime.file_lock import exclusive
 from trilayer_core.runtime.progress import shown

@@ -33,10 +33,10 @@ from qa.faults.ledger import Ledger
 from qa.faults.traffic import Producer, catalog_on, good
 from tests.support.hostile import hostile_events
 from tests.support.project import PROJECT, Project
+from trilayer import processes
 from trilayer.operations.quarantine import quarantined
 from trilayer_core.errors import ConflictError, EnvironmentFault
 from trilayer_core.log.broker import Log
-from trilayer_core.runtime import processes
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.failpoints import VARIABLE
 from trilayer_core.seam import parse_time

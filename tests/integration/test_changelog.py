@@ -16,9 +16,9 @@ from tests.support.waiting import in_thread, until
 from trilayer import Catalog, Changelog, Stream, View, count, latest, max_, session, sum_, top
 from trilayer.errors import DefinitionError, EnvironmentFault, LogError
 from trilayer.operations.changelog import run_changelogs
+from trilayer.operations.changelog_topic import ChangelogWriter
 from trilayer.operations.status import project_status
 from trilayer_core.log.broker import Log
-from trilayer_core.log.changelog import ChangelogWriter
 from trilayer_core.project import Project
 from trilayer_core.store.files import Store
 from trilayer_local import kafka
@@ -216,7 +216,7 @@ def test_a_record_that_the_brokers_do_not_take_is_never_committed(
     tmp_path, shared_classes, monkeypatch
 ):
     """A broker that stands still for longer than the client waits, while a change is written."""
-    monkeypatch.setattr("trilayer_core.log.changelog.ANSWER_S", 3.0)
+    monkeypatch.setattr("trilayer.operations.changelog_topic.ANSWER_S", 3.0)
     broker = kafka.start(tmp_path, jars=JARS / "kafka", echo=lambda _: None)
     stands = psutil.Process(broker.pid)
     try:

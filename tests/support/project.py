@@ -20,9 +20,9 @@ import serving_layer
 from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
 from tests.support.waiting import until
+from trilayer import processes
 from trilayer_core.definitions.catalog import Catalog, load_catalog
 from trilayer_core.log.broker import Log
-from trilayer_core.runtime import processes
 from trilayer_core.runtime.session import JAVA_OPTIONS
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store

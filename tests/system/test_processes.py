@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from tests.support.waiting import until
+from trilayer import processes
 from trilayer_core.errors import ConflictError
-from trilayer_core.runtime import processes
 
 FOREVER = [sys.executable, "-c", "import signal; print('ready', flush=True); signal.pause()"]
 STUBBORN = [

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trilayer_core.runtime.ports import BEHIND_LAST, FIRST, free_port, is_free
+from trilayer_local.ports import BEHIND_LAST, FIRST, free_port, is_free
 
 
 def test_a_chosen_port_is_free_and_none_of_those_given_to_connections():

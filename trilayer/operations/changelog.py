@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import serving_layer
 from serving_layer.changes import Difference, Follower
+from trilayer.operations.changelog_topic import ChangelogWriter
 from trilayer_core.definitions.changelogs import Changelog
 from trilayer_core.errors import (
     CoverageError,
@@ -28,7 +29,6 @@ from trilayer_core.errors import (
     UsageError,
 )
 from trilayer_core.log.broker import Log, Topic
-from trilayer_core.log.changelog import ChangelogWriter
 from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.store import layout

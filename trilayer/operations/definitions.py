@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from batch_layer.engine import batch_spark
+from trilayer import processes
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.view import declared_name
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.project import Project
-from trilayer_core.runtime import processes
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.tables import check_tables
 

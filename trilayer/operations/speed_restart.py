@@ -6,9 +6,9 @@ import logging
 import threading
 from pathlib import Path
 
+from trilayer import processes
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.project import Project
-from trilayer_core.runtime import processes
 from trilayer_core.runtime.file_lock import unless_held
 from trilayer_core.runtime.progress import shown
 

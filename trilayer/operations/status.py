@@ -9,6 +9,7 @@ from typing import Any
 
 import serving_layer
 from serving_layer import Provenance, Snapshot, StreamProvenance
+from trilayer import processes
 from trilayer.operations.changelog import ChangelogState
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.changelogs import Changelog
@@ -16,7 +17,6 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError
 from trilayer_core.extension import extensions
 from trilayer_core.project import Project
-from trilayer_core.runtime import processes
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import Cut, format_time, parse_time
 from trilayer_core.store import layout

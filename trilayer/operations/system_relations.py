@@ -17,12 +17,12 @@ import pyarrow as pa
 from serving_layer.connection import Connection, Relations
 from serving_layer.history import SEGMENTS
 from serving_layer.result import Provenance
+from trilayer import processes as local
 from trilayer.operations.quarantine import quarantined
 from trilayer.operations.values import as_json
 from trilayer_core.errors import CoverageError, UsageError
 from trilayer_core.extension import Relation, extensions
 from trilayer_core.project import Project
-from trilayer_core.runtime import processes as local
 from trilayer_core.seam import parse_time
 
 OWN_SCHEMA = "trilayer"

@@ -18,7 +18,7 @@ from qa.faults.catalogue import cut_log
 from tests.support.console import found_browser, opened_browser, opened_pages
 from tests.support.project import Project, clean, ended, ended_with, event, wait_for_settled_tick
 from tests.support.waiting import until
-from trilayer_core.runtime import processes
+from trilayer import processes
 from trilayer_core.store.generations import Generations
 from trilayer_local import airflow
 
