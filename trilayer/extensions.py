@@ -34,7 +34,7 @@ class Alerts(Extension):
         """Returns `alerts`."""
         return {
             "alerts": Command(
-                "trilayer.cli.alerts:app", "Judges events as they arrive, and shows alerts."
+                "trilayer.cli.alerts:app", "Evaluates alerts as events arrive, and shows them."
             )
         }
 

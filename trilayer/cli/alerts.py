@@ -23,21 +23,21 @@ from trilayer_core.runtime.terminal import visible, write
 END_S = 4.0
 """The time limit for an orderly end after Ctrl-C, in seconds."""
 
-app = typer.Typer(no_args_is_help=True, help="Judges events as they arrive, and shows alerts.")
+app = typer.Typer(no_args_is_help=True, help="Evaluates alerts as events arrive, and shows them.")
 
 
 @app.callback()
 def alerts() -> None:
-    """Judges events as they arrive, and shows alerts."""
+    """Evaluates alerts as events arrive, and shows them."""
 
 
 @app.command()
 def run(
     ready_file: Annotated[
-        Path | None, typer.Option(hidden=True, help="file to write once events are judged")
+        Path | None, typer.Option(hidden=True, help="file to write once events are evaluated")
     ] = None,
 ) -> None:
-    """Judges events by the rules of the catalog's alerts until Ctrl-C or SIGTERM."""
+    """Evaluates the catalog's alerts for each event until Ctrl-C or SIGTERM."""
     from speed_layer.alerts.run import run_alerts  # so that `tail` starts without Spark
 
     p = project()
@@ -68,10 +68,10 @@ def tail(
         bool, typer.Option("--json", help="print each alert as a JSON object with all columns")
     ] = False,
 ) -> None:
-    """Prints alerts as they come, until Ctrl-C.
+    """Prints alerts as they arrive, until Ctrl-C.
 
-    A line has the time at which the event was appended to its topic, the time until the alert was,
-    both by the broker's clock, the key, and the other columns of the event.
+    A line has the time at which the event was appended to its topic, the delay until the alert was
+    appended, both by the broker's clock, the key, and the other columns of the event.
     """
     p = project()
     line = json_line if as_json else text_line

@@ -96,7 +96,7 @@ Wait = Annotated[
         "--wait", help="wait, at most a tick, for a T that covers every event now in the log"
     ),
 ]
-Why = Annotated[str, typer.Option(help="the reason, which status and every refused run show")]
+Why = Annotated[str, typer.Option(help="the reason, which `status` and every refused run show")]
 By = Annotated[str, typer.Option(help="who holds it; by default the user of this machine")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 

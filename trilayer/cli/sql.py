@@ -82,8 +82,8 @@ def sql(
         str | None,
         typer.Option(
             help=(
-                "address of the HTTP port of `trilayer serve`, such as http://127.0.0.1:8433, which"
-                " is asked instead of the store; with a password http://NAME:PASSWORD@HOST:PORT"
+                "query the HTTP port of `trilayer serve`, such as http://127.0.0.1:8433, instead of"
+                " the store; with a password http://NAME:PASSWORD@HOST:PORT"
             )
         ),
     ] = None,

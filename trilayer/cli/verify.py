@@ -26,7 +26,7 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     server: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="compare what a server answers with the store, instead"),
+        typer.Option(metavar="URL", help="compare the answers of a running server with the store"),
     ] = None,
 ) -> None:
     """Verifies all answers against the log and the master dataset.
@@ -34,7 +34,7 @@ def verify(
     It compares every record that the log still holds, and recomputes every key of every view. The
     exit code is 1 if there is a difference, which is shown with the view and key, or the partition
     and offsets; if a view can't be answered; or if there was nothing to compare. With --server,
-    what a running server answers is compared with what the store's files say, view by view.
+    the answers of a running server are compared with the store's files, view by view.
     """
     p = project()
     if server is not None:

@@ -100,9 +100,9 @@ class Settings(BaseSettings):
     )
 
     tick_s: int = Field(60, ge=1, description="length of a tick; cuts are made at ticks")
-    settle_s: float = Field(2.0, ge=0, description="how long after T its cut may be requested")
+    settle_s: float = Field(2.0, ge=0, description="time after T before its cut may be requested")
     reconcile: Literal["warn", "fail"] = Field(
-        "warn", description="what a run does when batch and speed differ"
+        "warn", description="what a run does if batch and speed differ"
     )
     keep_versions: int = Field(5, ge=2, description="publications kept for rollback")
     batch_every_s: int = Field(
@@ -139,7 +139,7 @@ class Settings(BaseSettings):
         "",
         description=(
             "Airflow's pool for the tasks of batch runs, which must exist; empty: `default_pool`,"
-            " and in the Airflow of `trilayer up` a pool of its own"
+            " and under `trilayer up` its own pool"
         ),
     )
     console_url: str = Field(
@@ -153,7 +153,7 @@ class Settings(BaseSettings):
         "",
         description=(
             "Spark Connect server of the batch layer, such as sc://host:15002; empty: that of"
-            " `trilayer up`, else a driver of its own"
+            " `trilayer up`, or without it a new driver for each run"
         ),
     )
     spark_connector_lock: Path | None = Field(
@@ -161,7 +161,7 @@ class Settings(BaseSettings):
     )
     spark_conf: dict[Annotated[str, AfterValidator(checked)], str] = Field(
         default_factory=dict,
-        description="additional Spark settings, of those that change no answer",
+        description="additional Spark settings; only those that change no answer",
     )
     class_archive: bool = Field(
         True,
@@ -177,20 +177,20 @@ class Settings(BaseSettings):
         0, ge=0, le=65535, description="port of the local stack's Airflow; 0: a free one"
     )
     table_max_mb: int = Field(
-        64, ge=1, description="size of the largest reference table, in the file and in memory"
+        64, ge=1, description="maximum size of a reference table, in its file and in memory"
     )
     serving_memory_mb: int = Field(2048, ge=64, description="memory limit of a DuckDB connection")
 
     serve_host: str = Field(
         "127.0.0.1",
         description=(
-            "address on which `trilayer serve` listens; one that others reach needs users and a"
-            " certificate"
+            "address on which `trilayer serve` listens; an address that other machines can reach"
+            " needs users and a certificate"
         ),
     )
     serve_names: list[str] = Field(
         default_factory=list,
-        description="names by which HTTP clients reach the server, beside localhost and serve_host",
+        description="host names of the server for HTTP clients, besides localhost and serve_host",
     )
     serve_port: int = Field(
         5433, ge=0, le=65535, description="port for clients of PostgreSQL; 0: a free one"
@@ -203,21 +203,21 @@ class Settings(BaseSettings):
     )
     serve_key: Path | None = Field(None, description="the certificate's private key, in PEM")
     serve_workers: int = Field(
-        0, ge=0, description="questions computed at once; 0: one for each processor, two at least"
+        0, ge=0, description="queries at the same time; 0: one for each processor, at least two"
     )
     serve_memory_mb: int = Field(
-        1024, ge=128, description="memory that a question may take, beside the views"
+        1024, ge=128, description="memory that a query may use, in addition to the views"
     )
     serve_timeout_s: float = Field(
-        300.0, gt=0, description="how long the first or the next rows of an answer may take"
+        300.0, gt=0, description="time limit for the first or the next rows of an answer"
     )
-    serve_rows: int = Field(0, ge=0, description="most rows of an answer; 0: any number")
-    serve_bytes: int = Field(0, ge=0, description="most bytes of an answer; 0: any number")
+    serve_rows: int = Field(0, ge=0, description="maximum rows of an answer; 0: no limit")
+    serve_bytes: int = Field(0, ge=0, description="maximum bytes of an answer; 0: no limit")
     serve_connections: int = Field(
-        500, ge=1, description="most clients of PostgreSQL that are connected"
+        500, ge=1, description="maximum number of connected PostgreSQL clients"
     )
     serve_connections_each: int = Field(
-        300, ge=1, description="most of them from one address, so that others find room"
+        300, ge=1, description="maximum number of them from the same address"
     )
 
     serve_verify_share: float = Field(
@@ -225,8 +225,8 @@ class Settings(BaseSettings):
         ge=0,
         le=1,
         description=(
-            "share of its time in which the server compares its answers with fresh computations;"
-            " 0: none"
+            "share of its time that the server spends on comparing its answers with newly"
+            " computed ones; 0: none"
         ),
     )
 
@@ -238,24 +238,22 @@ class Settings(BaseSettings):
         600,
         ge=5,
         description=(
-            "length of a real-time batch of alerts: at its end alerts pause for about a second, and"
-            " what was judged is committed; after a crash that much is judged again"
+            "length of a real-time batch of alerts: at its end alerts pause for about a second and"
+            " their progress is committed; after a crash this much is evaluated again"
         ),
     )
     alerts_horizon_s: int = Field(
         3600,
         ge=0,
-        description=(
-            "how far back the events before an event are read where no publication remembers them"
-        ),
+        description="how far back earlier events are read if no publication has stored them",
     )
     alerts_state_max: int = Field(
         1_000_000,
         ge=1,
-        description="number of keys in the state of alerts above which it is begun anew",
+        description="number of keys in the state of alerts above which it is rebuilt",
     )
     alerts_memory_mb: int = Field(
-        640, ge=384, description="heap of the Spark driver that judges by the rules of alerts"
+        640, ge=384, description="heap of the Spark driver that evaluates alerts"
     )
     compact_after: int = Field(
         24, ge=2, description="number of commits of similar size that are compacted into one"

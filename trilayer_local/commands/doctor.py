@@ -55,8 +55,8 @@ def doctor(
         typer.Option(
             "--clear-leftovers",
             help=(
-                "delete what killed processes have left in the store; nothing that is needed or"
-                " being written"
+                "delete the orphaned files of killed processes from the store, but no file that is"
+                " needed or being written"
             ),
         ),
     ] = False,

@@ -26,9 +26,9 @@ def up(
     """Runs the local stack until Ctrl-C.
 
     It consists of a Kafka broker (unless bootstrap_servers is set), Spark Connect, the speed layer,
-    the server for SQL clients and browsers, Airflow, and of a process each for the catalog's alerts
-    and changelogs. A speed layer that ends by itself reports why and is restarted, while everything
-    else keeps running.
+    the server for SQL clients and browsers, Airflow, and a process each for the catalog's alerts
+    and changelogs. If the speed layer ends by itself, its reason is reported and it is restarted,
+    while everything else keeps running.
     """
     p = project()
     require(p, with_airflow=not no_airflow)

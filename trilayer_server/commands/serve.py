@@ -30,7 +30,7 @@ def serve(
     http_port: HttpPort = None,
     host: Annotated[str | None, typer.Option(help="address on which to listen")] = None,
     any_port: Annotated[
-        bool, typer.Option("--any-port", help="take free ports in place of those that are taken")
+        bool, typer.Option("--any-port", help="use free ports if these are in use")
     ] = False,
     ready_file: Annotated[
         Path | None,

@@ -22,10 +22,10 @@ def add(
     name: str,
     role: Annotated[str, typer.Option(help="reader or admin")] = "reader",
 ) -> None:
-    """Adds a user, or gives one another password.
+    """Adds a user, or changes a user's password and role.
 
-    The password is asked for, or read from the standard input if that is no terminal. Once there is
-    a user, the server asks every client for a password.
+    The password is read from a prompt, or from the standard input if that is no terminal. Once a
+    user exists, every client must log in with a password.
     """
     found: Role | None = next((known for known in ROLES if known == role), None)
     if found is None:
@@ -41,7 +41,7 @@ def add(
 
 @app.command()
 def remove(name: str) -> None:
-    """Removes a user. Clients that are connected stay so."""
+    """Removes a user. Clients that are connected stay connected."""
     users(load_settings()).remove(name)
     out.print(f"The user {escape(name)} is removed.")
 
