@@ -24,7 +24,7 @@ from serving_layer.result import Provenance, Result, closed, held, interruptible
 from serving_layer.state import Loaded
 from serving_layer.tables import LAYERS, Layer
 from trilayer_core.definitions.catalog import Catalog
-from trilayer_core.errors import UsageError, did_you_mean
+from trilayer_core.errors import ReadOnlyError, UsageError, did_you_mean
 
 
 class Snapshot:
@@ -141,7 +141,7 @@ class Snapshot:
         except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
             raise UsageError(f"a value does not fit its column: {_first_line(error)}") from None
         except duckdb.TransactionException as error:
-            raise UsageError(
+            raise ReadOnlyError(
                 f"SQL must be one SELECT, since views are read-only; {_first_line(error)}"
             ) from None
         except duckdb.Error as error:
@@ -162,7 +162,7 @@ class Snapshot:
             statements = self._explained(query)
         if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
             got = ", ".join(statement.type.name for statement in statements) or "nothing"
-            raise UsageError(f"SQL must be one SELECT, since views are read-only; got {got}")
+            raise ReadOnlyError(f"SQL must be one SELECT, since views are read-only; got {got}")
         self._check_views(statements[0].query)
 
     def _explained(self, query: str) -> list[duckdb.Statement]:

@@ -1,23 +1,25 @@
 """Every error that trilayer raises on purpose.
 
-    TrilayerError
-    ├── UsageError             exit code 2
+                               exit code   SQLSTATE   HTTP
+    TrilayerError              1           58000      503
+    ├── UsageError             2           42000      400
     │   ├── DefinitionError
-    │   └── SettingsError
+    │   ├── SettingsError
+    │   └── ReadOnlyError                  25006
     ├── EnvironmentFault
     ├── LogError
     ├── ClockError
-    ├── CoverageError
-    ├── IntegrityError
+    ├── CoverageError                      55000      409
+    ├── IntegrityError                     XX001
     ├── StoreError
     ├── DifferenceError
     ├── SinkError
-    └── ConflictError
-        ├── OvertakenError     exit code 3
-        └── HeldError          exit code 3
+    └── ConflictError                      55000      409
+        ├── OvertakenError     3
+        └── HeldError          3
 
-The exit code of all others is 1. A validation says "must be X; got Y; do Z", with the names and
-numbers concerned. Any other message says what failed, where, and what to do.
+A class without a value has that of the class above it. A validation says "must be X; got Y; do Z",
+with the names and numbers concerned. Any other message says what failed, where, and what to do.
 """
 
 import difflib
@@ -31,15 +33,30 @@ class TrilayerError(Exception):
 
     Attributes:
         exit_code: The exit code of a command that ends with this error.
+        sqlstate: What a client of PostgreSQL, or of HTTP, gets as its code.
+        http_status: The status of a response by HTTP.
     """
 
     exit_code = 1
+    sqlstate = "58000"
+    http_status = 503
+
+    def parts(self) -> tuple[str, str]:
+        """Returns what went wrong, and what to do, which is empty if the message does not say it.
+
+        A message has them in this order, separated by semicolons: "X must be Y; got Z; do W".
+        """
+        clauses = str(self).split("; ")
+        end = 2 if len(clauses) > 1 and clauses[1].startswith("got ") else 1
+        return "; ".join(clauses[:end]), "; ".join(clauses[end:])
 
 
 class UsageError(TrilayerError):
     """The request is invalid."""
 
     exit_code = 2
+    sqlstate = "42000"
+    http_status = 400
 
 
 class DefinitionError(UsageError):
@@ -48,6 +65,12 @@ class DefinitionError(UsageError):
 
 class SettingsError(UsageError):
     """A setting, in `trilayer.toml` or a variable, is invalid."""
+
+
+class ReadOnlyError(UsageError):
+    """The statement is none that reads."""
+
+    sqlstate = "25006"
 
 
 class EnvironmentFault(TrilayerError):
@@ -69,9 +92,14 @@ class ClockError(TrilayerError):
 class CoverageError(TrilayerError):
     """Some offsets are counted by no layer, or by more than one."""
 
+    sqlstate = "55000"
+    http_status = 409
+
 
 class IntegrityError(TrilayerError):
     """A stored file is missing, truncated or altered."""
+
+    sqlstate = "XX001"
 
 
 class StoreError(TrilayerError):
@@ -91,6 +119,9 @@ class SinkError(TrilayerError):
 
 class ConflictError(TrilayerError):
     """Another run holds the lock, or has already done what this run would do."""
+
+    sqlstate = "55000"
+    http_status = 409
 
 
 class OvertakenError(ConflictError):

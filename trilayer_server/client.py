@@ -299,10 +299,9 @@ class RemoteConnection:
         except (ValueError, LookupError, TypeError, RecursionError):
             return self._foreign()
         said = f"{message}; {hint}" if hint else str(message)
-        if code == "55000":
-            return CoverageError(said)
-        if code == "XX001":
-            return IntegrityError(said)
+        for kind in (CoverageError, IntegrityError):
+            if code == kind.sqlstate:
+                return kind(said)
         if response.status in (400, 401, 403, 404, 413):
             return UsageError(said)
         return EnvironmentFault(said)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import duckdb
 
-from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError, UsageError
+from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer_server.encoding.tokens import TOKEN
 from trilayer_server.engine.question import Refusal
 
@@ -107,10 +107,8 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
         query: The statement in which DuckDB has marked a place.
     """
     text = str(error).strip()
-    if isinstance(error, CoverageError):
-        return _of("55000", text)
-    if isinstance(error, IntegrityError):
-        return _of("XX001", text)
+    if isinstance(error, CoverageError | IntegrityError):
+        return _of(error)
     if isinstance(error, MemoryError) and not text:
         text = "Out of Memory Error: the question needs more memory than a worker may have"
     cause = error.__context__ if isinstance(error, TrilayerError) else error
@@ -119,9 +117,7 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
     if (kind := _KIND.search(said)) is None:
         if isinstance(error, MemoryError):
             return Refusal("53200", text)
-        readonly = "must be one SELECT" in text
-        other = "42000" if isinstance(error, UsageError) else "58000"
-        return _of("25006" if readonly else other, text)
+        return _of(error if isinstance(error, TrilayerError) else TrilayerError(text))
     code, special = _CODES[kind[1]]
     plain = _MARK.sub("", said[kind.end() :]).strip()
     code = next((special_ for what, special_ in special if re.search(what, plain)), code)
@@ -135,11 +131,10 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
     return Refusal(code, message, _sentence(own[1]) if own else hint, place)
 
 
-def _of(code: str, text: str) -> Refusal:
-    """A refusal whose hint is what a message of this project says last: "..., got Y; do Z"."""
-    parts = text.split("\n\nPossible solutions:")[0].split("; ")
-    number = 2 if len(parts) > 1 and parts[1].startswith("got ") else 1
-    return Refusal(code, "; ".join(parts[:number]), _sentence("; ".join(parts[number:])))
+def _of(error: TrilayerError) -> Refusal:
+    # DuckDB's own advice is to change settings, which clients can't.
+    message, hint = (part.split("\n\nPossible solutions:")[0] for part in error.parts())
+    return Refusal(error.sqlstate, message, _sentence(hint))
 
 
 _MOST_CANDIDATES = 8

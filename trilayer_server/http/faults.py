@@ -7,13 +7,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from trilayer_core.errors import (
-    ConflictError,
-    CoverageError,
-    IntegrityError,
-    TrilayerError,
-    UsageError,
-)
+from trilayer_core.errors import CoverageError, TrilayerError, UsageError
 from trilayer_server.engine.question import CANCELLED, Refusal
 
 # SQLSTATEs of failures.
@@ -22,9 +16,8 @@ TOO_MUCH = "54000"
 INVALID = "22023"
 NOT_ALLOWED = "28000"
 NOT_FOUND = "42704"
-NOT_READY = "55000"
-BROKEN = "58000"
-DAMAGED = "XX001"
+NOT_READY = CoverageError.sqlstate
+BROKEN = TrilayerError.sqlstate
 INTERNAL = "XX000"
 
 
@@ -94,12 +87,8 @@ def of_refusal(refusal: Refusal) -> Failure:
 
 def of_error(error: TrilayerError) -> Failure:
     """The failure of an operation that raised one of trilayer's errors."""
-    message = str(error)
-    if isinstance(error, UsageError):
-        return Failure(400, INVALID, message)
-    if isinstance(error, CoverageError | ConflictError):
-        return Failure(409, NOT_READY, message)
-    return Failure(503, DAMAGED if isinstance(error, IntegrityError) else BROKEN, message)
+    code = INVALID if isinstance(error, UsageError) else error.sqlstate
+    return Failure(error.http_status, code, str(error))
 
 
 def of_validation(errors: Sequence[Mapping[str, Any]]) -> Failure:
