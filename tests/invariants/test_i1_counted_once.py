@@ -10,7 +10,7 @@ from collections import Counter
 from tests.support.seam.world import SETTLE_MS
 
 HELD_BY = [
-    "unit/seam/test_model.py::test_good_clocks_every_event_once_and_never_a_refusal",
+    "unit/seam/test_model.py::test_good_clocks_every_event_once_and_never_an_error",
     "unit/seam/test_interleaved.py::test_every_answer_is_right_or_refused_and_every_refusal_heals",
     "integration/seam/test_real.py::test_a_random_schedule_of_real_parts",
     "integration/parity/test_parity.py::test_every_bad_event_is_counted_as_quarantined",

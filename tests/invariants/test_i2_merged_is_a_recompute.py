@@ -13,7 +13,7 @@ HELD_BY = [
     "integration/parity/test_parity.py::test_a_layer_gives_what_the_oracle_gives",
     "integration/laws/test_laws.py::test_merging_is_a_commutative_monoid_whose_partials_merge_to_the_whole",
     "integration/serving/test_serving.py::test_a_snapshot_does_not_move_while_a_publication_does",
-    "integration/verification/test_damages.py::test_what_is_healthy_is_clean",
+    "system/verification/test_damages.py::test_what_is_healthy_is_clean",
     "unit/seam/test_interleaved.py::test_every_answer_is_right_or_refused_and_every_refusal_heals",
 ]
 

@@ -18,7 +18,7 @@ HELD_BY = [
     "unit/seam/test_truncated_log.py::test_a_log_that_ends_below_what_was_ingested_is_refused",
     "integration/commands/test_events_that_go_wrong.py::"
     "test_retention_that_overtakes_ingest_names_the_lost_range",
-    "integration/verification/test_damages.py::test_found_and_located",
+    "system/verification/test_damages.py::test_found_and_located",
 ]
 
 

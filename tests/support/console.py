@@ -108,12 +108,14 @@ class Site:
 
     Attributes:
         address: The address of the server.
+        ready: The file in which the server writes its addresses.
         written: The store's writer.
         connection: Asks the same store.
     """
 
     def __init__(self, folder, catalog="CATALOG", *, empty=False, with_users=False):
         self._folder, self._home = folder, folder / "home"
+        self.ready = folder / "serve.ready"
         self._environment = os.environ | {
             "PYTHONPATH": str(PROJECT),
             "TRILAYER_CATALOG": f"{__name__}:{catalog}",
@@ -153,7 +155,7 @@ class Site:
     @contextmanager
     def running(self):
         """Serves until the block is left."""
-        ready, log = self._folder / "serve.ready", self._folder / "serve.log"
+        ready, log = self.ready, self._folder / "serve.log"
         command = trilayer_command(
             "serve", "--port", "0", "--http-port", "0", "--ready-file", str(ready)
         )

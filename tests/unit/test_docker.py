@@ -5,7 +5,6 @@ name exists, and fits together.
 import json
 import re
 import runpy
-import subprocess
 import sys
 import threading
 import tomllib
@@ -252,24 +251,6 @@ def test_a_command_is_there_and_takes_its_arguments(name):
 
 
 @pytest.mark.slow
-def test_airflow_has_the_commands(tmp_path):
-    """Asked for all of them at once: it takes seconds to import."""
-    script = (
-        "from airflow.cli.cli_config import core_commands as commands\n"
-        "below = [c.name + ' ' + s.name for c in commands for s in getattr(c, 'subcommands', ())]\n"
-        "print(*below, *(c.name for c in commands), sep='\\n')"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"AIRFLOW_HOME": str(tmp_path)},
-        text=True,
-        capture_output=True,
-        check=True,
-    )
-    wanted = {" ".join(s["command"][1:]) for s in OURS.values() if s["command"][0] == "airflow"}
-    assert wanted <= set(answer.stdout.splitlines())
-
-
 @every_one_of_ours
 def test_paths_in_the_image_are_paths_of_the_project(name):
     words = [

@@ -1,7 +1,7 @@
 """The real Airflow, on a real broker and a real speed layer: its DAGs run as they would for a user,
 seen through its REST API.
 
-One story in order: each test continues from where the one before it left the project, and verifies
+One story in order: each test continues from where the one before it left the project, and checks
 every answer at its end. Together they are the checks that an operator makes: schedules, clears of
 old and new tasks and runs, marks, manual runs at once and with past and future dates, backfills
 with three at once, a pause with its catch-up, another schedule, a full recompute beside a batch
@@ -213,13 +213,17 @@ class Scheduled:
                 return
             airflow.pause(self.api, "lambda_batch", False)
 
-    def verify(self) -> None:
-        """Every answer equals the log, the master dataset, and what was sent."""
+    def check(self) -> None:
+        """Every answer counts what was sent."""
         self.project.wait_for_all(timeout_s=60)
+        self.project.check_answers()
+
+    def verify(self) -> None:
+        """The same, and every answer equals the log and the master dataset."""
+        self.check()
         opened = Opened(self.project.settings(), self.project.catalog(), self.project.store)
         found = verification(opened, lambda: self._spark)
         assert found.clean, found
-        self.project.check_answers()
 
     @property
     def version(self) -> int:
@@ -294,7 +298,7 @@ def test_two_scheduled_intervals_are_published_while_events_stream_in(scheduled)
         end = datetime.fromisoformat(run["data_interval_end"])
         assert end - datetime.fromisoformat(run["data_interval_start"]) == timedelta(minutes=1)
         assert publication.t_ms == end.timestamp() * 1000
-    scheduled.verify()
+    scheduled.check()
 
 
 def test_each_task_returns_what_it_did(scheduled):
@@ -455,7 +459,7 @@ def test_a_backfill_publishes_nothing_twice(scheduled):
     for name in airflow.PROCESSES:
         log = (scheduled.home / "logs" / f"{name}.log").read_text(errors="replace")
         assert "database is locked" not in log
-    scheduled.verify()
+    scheduled.check()
 
 
 def test_clearing_does_no_harm(scheduled):
@@ -487,7 +491,7 @@ def test_clearing_does_no_harm(scheduled):
         scheduled.post("/dags/lambda_batch/clearTaskInstances", clear_it)
         scheduled.wait(newest)
     assert scheduled.version >= before
-    scheduled.verify()
+    scheduled.check()
 
 
 def test_marks_change_no_answer(scheduled):
@@ -505,7 +509,7 @@ def test_marks_change_no_answer(scheduled):
     assert scheduled.version == before
     scheduled.patch(path, {"state": "success"})
     assert scheduled.run(run_id)["state"] == "success"
-    scheduled.verify()
+    scheduled.check()
 
 
 def test_manual_runs_at_once_of_any_date_and_deleted_ones(scheduled):
@@ -527,7 +531,7 @@ def test_manual_runs_at_once_of_any_date_and_deleted_ones(scheduled):
     said = "\n".join(scheduled.log(unknown, "cut"))
     assert "a parameter of lambda_batch must be one of full; got 'ful'" in said
     assert scheduled.api.delete(f"/dags/lambda_batch/dagRuns/{past}").is_success
-    scheduled.verify()
+    scheduled.check()
 
 
 def test_a_killed_scheduler_continues(scheduled):
@@ -539,7 +543,7 @@ def test_a_killed_scheduler_continues(scheduled):
     until(lambda: processes.running(scheduled.home, SCHEDULER) is None)
     airflow.start_again(SCHEDULER, scheduled.home, **arguments(scheduled.project.folder))
     scheduled.wait(run_id)
-    scheduled.verify()
+    scheduled.check()
 
 
 def test_a_pause_is_made_up_for_on_another_schedule(scheduled):
@@ -566,7 +570,7 @@ def test_a_pause_is_made_up_for_on_another_schedule(scheduled):
     scheduled.wait(first["dag_run_id"])
     until(scheduled.is_rarely_scheduled, timeout_s=200)
     scheduled.quiet()
-    scheduled.verify()
+    scheduled.check()
 
 
 def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
@@ -583,7 +587,7 @@ def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
     scheduled.wait(run_id, "lambda_rollback")
     assert scheduled.version == target
     scheduled.project.produce(100)
-    scheduled.verify()
+    scheduled.check()
     failures = len([m for m in scheduled.messages if m.startswith("failed")])
     wrong = scheduled.trigger("lambda_rollback", version=9_999)
     scheduled.wait(wrong, "lambda_rollback", expect="failed")
@@ -619,13 +623,13 @@ def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
     scheduled.wait(again, expect="failed")
     (message,) = [m for m in scheduled.messages if m.startswith("held")]
     assert message.startswith("held: held by admin (Airflow): a wrong price; release it with")
-    scheduled.verify()
+    scheduled.check()
     # Once it is released, the next run publishes anew, on top of the older version.
     newest = Publications(scheduled.project.store).versions()[-1].version
     scheduled.wait(scheduled.trigger("lambda_release"), "lambda_release")
     scheduled.trigger("lambda_batch")
     scheduled.wait_for_version(newest + 1)
-    scheduled.verify()
+    scheduled.check()
 
 
 def test_a_broken_catalog_prevents_no_rollback(scheduled):
