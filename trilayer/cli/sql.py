@@ -9,11 +9,11 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import duckdb
 import typer
@@ -23,7 +23,6 @@ from rich.table import Table
 import serving_layer
 from serving_layer.connection import Connection, Relations
 from serving_layer.result import Provenance, Result
-from serving_layer.snapshot import Snapshot
 from serving_layer.tables import LAYERS, Layer
 from trilayer.cli.context import err, out
 from trilayer.operations.values import as_text, plain
@@ -33,10 +32,32 @@ from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.settings import Settings, load_settings
 from trilayer_core.runtime.terminal import write
 
-if TYPE_CHECKING:
-    from trilayer_server.client import RemoteConnection, RemoteSnapshot
-
 logger = logging.getLogger("trilayer.sql")
+
+
+class AnySnapshot(Protocol):
+    """A snapshot of a connection to the store or, by an extension, to a server."""
+
+    def sql(self, query: str, layer: Layer = ...) -> Result:
+        """Answers a query."""
+        ...
+
+
+class AnyConnection(Protocol):
+    """A connection to the store or, by an extension, to a server."""
+
+    @property
+    def catalog(self) -> Any:
+        """The catalog, or what a server reports of it."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[AnySnapshot]:
+        """Opens a snapshot."""
+        ...
+
+    def with_lag(self, provenance: Provenance) -> Provenance:
+        """Returns the provenance with the lag of each stream."""
+        ...
 
 
 Relate = Callable[[str], Relations | None]
@@ -121,7 +142,7 @@ def sql(
 
 
 def _answer(
-    connection: Connection | RemoteConnection,
+    connection: AnyConnection,
     text: str | None,
     settings: Settings,
     layer: Layer,
@@ -144,13 +165,11 @@ def _answer(
 
 
 @contextmanager
-def loaded(
-    connection: Connection | RemoteConnection, relations: Relations | None = None
-) -> Iterator[Snapshot | RemoteSnapshot]:
+def loaded(connection: AnyConnection, relations: Relations | None = None) -> Iterator[AnySnapshot]:
     """Opens a snapshot, and shows progress if loading new data takes long."""
     with ExitStack() as stack:
         with shown("Loading the views", echo=logger.info, after_s=2):
-            snapshot: Snapshot | RemoteSnapshot
+            snapshot: AnySnapshot
             if isinstance(connection, Connection):
                 snapshot = stack.enter_context(connection.snapshot(relations=relations))
             else:
@@ -193,8 +212,8 @@ def statements(text: str) -> list[str]:
 
 
 def ask(
-    connection: Connection | RemoteConnection,
-    snapshot: Snapshot | RemoteSnapshot,
+    connection: AnyConnection,
+    snapshot: AnySnapshot,
     query: str,
     layer: Layer,
     format_: Format,
@@ -218,7 +237,7 @@ class Prompt:
 
     def __init__(
         self,
-        connection: Connection | RemoteConnection,
+        connection: AnyConnection,
         history: Path,
         layer: Layer,
         format_: Format,
