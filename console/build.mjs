@@ -8,11 +8,11 @@ import { fileURLToPath } from "node:url";
 import * as esbuild from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const target = join(here, "..", "trilayer", "server", "console");
+const target = join(here, "..", "trilayer_server", "console");
 
 const built = await esbuild.build({
   absWorkingDir: here,
-  entryPoints: { console: "src/main.js", docs: "src/docs.css" },
+  entryPoints: { console: "src/main.js" },
   outdir: target,
   bundle: true,
   format: "esm",

@@ -18,8 +18,9 @@ from pathlib import Path
 from trilayer_core.errors import SettingsError
 from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
-from trilayer_server.engine.pool import Pool, of_one
+from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import EngineLimits, Refusal
+from trilayer_server.engine.slots import most_each
 from trilayer_server.http import serving as web
 from trilayer_server.http.application import app
 from trilayer_server.http.security import WebAccess
@@ -267,7 +268,7 @@ def limits(settings: Settings) -> EngineLimits:
         rows=settings.serve_rows,
         bytes=settings.serve_bytes,
         connections=most,
-        client_connections=min(settings.serve_connections_each, of_one(most)),
+        client_connections=min(settings.serve_connections_each, most_each(most)),
     )
 
 

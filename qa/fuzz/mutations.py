@@ -99,7 +99,7 @@ PATHS = [
     "/v1/reconciliation?view=by_minute&version=99999999999999999999999",
     "/v1/reconciliation?view=%00%ff",
     "/v1/quarantine?stream=..%2f..&limit=10000",
-    "/docs?" + "a=1&" * 5_000,
+    "/openapi.json?" + "a=1&" * 5_000,
 ]
 HEADERS = [
     b"Host: somewhere.else",

@@ -36,7 +36,6 @@ PATHS = [
     "/healthz",
     "/readyz",
     "/metrics",
-    "/docs",
     "/openapi.json",
     "/console/",
 ]

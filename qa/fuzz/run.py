@@ -38,7 +38,6 @@ from trilayer import Catalog
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_server.engine import loader
-from trilayer_server.engine.pool import IDLE_FOR_EACH
 from trilayer_server.serving import USERS
 from trilayer_server.users import Users
 
@@ -54,7 +53,7 @@ than one address for this machine; elsewhere the well-behaved clients share the 
 """
 
 ATTACKERS = 8
-WORKERS = 2
+WORKERS = 16
 MEMORY_MB = 512
 TIMEOUT_S = 10
 
@@ -475,7 +474,7 @@ def _verdict(servers: list[Served], report: Report) -> list[str]:
                 wrong.append(
                     f"{server.name}: {what} may take {bound:.0f} MiB; it took {found:.0f} MiB"
                 )
-        if server.name in report.end and report.end[server.name].workers > IDLE_FOR_EACH * WORKERS:
+        if server.name in report.end and report.end[server.name].workers > WORKERS:
             wrong.append(f"{server.name} still has {report.end[server.name].workers} workers")
         if list(server.folder.rglob("written*")):
             wrong.append(f"{server.name}: a statement has written a file")

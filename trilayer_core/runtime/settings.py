@@ -203,7 +203,7 @@ class Settings(BaseSettings):
     )
     serve_key: Path | None = Field(None, description="the certificate's private key, in PEM")
     serve_workers: int = Field(
-        0, ge=0, description="queries at the same time; 0: one for each processor, at least two"
+        0, ge=0, description="queries at the same time; 0: eight for each processor"
     )
     serve_memory_mb: int = Field(
         1024, ge=128, description="memory that a query may use, in addition to the views"

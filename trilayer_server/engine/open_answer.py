@@ -64,18 +64,6 @@ class OpenAnswer:
             yield number, ahead.take(number)
             most_rows -= number
 
-    def pass_over(self, most_rows: int) -> int:
-        """Passes over so many rows, or over all if it is 0; the number of rows that there were."""
-        passed = 0
-        if self._ahead is not None and self._ahead.left:
-            passed = min(most_rows or self._ahead.left, self._ahead.left)
-            self._ahead.take(passed)
-        while (not most_rows or passed < most_rows) and (batch := self._next()) is not None:
-            number = min(most_rows - passed, batch.num_rows) if most_rows else batch.num_rows
-            self._left = batch.slice(number)
-            passed += number
-        return passed
-
     def encode_as(self, encode: Wire) -> None:
         """Has the rows that were not read yet encoded in another way."""
         if isinstance(self.encode, Wire) and self.encode.formats == encode.formats:

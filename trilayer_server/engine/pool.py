@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -15,34 +14,17 @@ from trilayer_core.project import Project
 from trilayer_server.engine import loader
 from trilayer_server.engine.loader_process import LoaderProcess
 from trilayer_server.engine.new_files import NewFiles
-from trilayer_server.engine.places import Places
 from trilayer_server.engine.question import SERVER, EngineLimits, Question, Refusal
-from trilayer_server.engine.turns import Turns
+from trilayer_server.engine.slots import Slots, most_each
 from trilayer_server.engine.worker_process import Answer, Opened, Worker
 
 logger = logging.getLogger("trilayer_server")
-
-IDLE_FOR_EACH = 8
-"""How many workers are kept for each that may compute: as many clients ask in turn."""
-
-OWN_S = 1.0
-"""How long an idle worker is kept for the client that it has answered, in seconds."""
-
-UNREAD_S, ROOM_S = 5.0, 0.2
-"""How long an answer may be left unread while others wait for a worker, and how often it is looked
-for one, in seconds.
-"""
 
 STARTS = 3
 """How many loaders may end before they have replied to anything, for one question to the loader.
 
 One or two may have been killed while they started.
 """
-
-
-def of_one(number: int) -> int:
-    """How many of these one client may have: a quarter always remains for others."""
-    return max(1, number - number // 4)
 
 
 class Pool:
@@ -52,7 +34,6 @@ class Pool:
 
     Attributes:
         limits: What questions may take.
-        turns: Taken while a worker is waited for, so that not too many compute at once.
     """
 
     def __init__(self, project: Project, limits: EngineLimits | None = None) -> None:
@@ -64,17 +45,12 @@ class Pool:
         """
         self.limits = limits or EngineLimits()
         self._project = project
-        self.turns = Turns(self.limits.workers)
-        # Those who compute take turns, so that there may be more of them than compute at once.
-        places = IDLE_FOR_EACH * self.limits.workers + self.limits.transactions
-        self._places = Places(places, of_one(places), self._make_room)
-        # A client that needs many workers would otherwise have others wait for all these forks.
-        self._forking = Places(places, 1)
+        # A client in a transaction keeps its worker's slot; the others remain for single questions.
+        self._slots = Slots(self.limits.workers + self.limits.transactions)
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
         self._pinned: Counter[str] = Counter()
         self._seen_state = 0
-        self._room_timer: asyncio.TimerHandle | None = None
         self._dialog = asyncio.Lock()
         self._loader: LoaderProcess | None = None
         self._new_files: NewFiles | None = None
@@ -199,105 +175,47 @@ class Pool:
             fresh: Whether its state must be the newest now. Otherwise it looks at its first answer,
                 which is cheaper.
         """
-        await self._places.take(who)
+        release = await self._slots.take(who)
+        # It goes on if the client leaves: a dialog with the loader that is left half way would give
+        # the next one the wrong reply. Until it ends, it has the client's slot.
+        leasing = asyncio.create_task(self._leased(who, version, release, fresh=fresh))
         try:
-            worker = await self._leased(who, version, fresh=fresh)
-        except BaseException:
-            self._places.leave(who)
+            return await asyncio.shield(leasing)
+        except asyncio.CancelledError:
+            leasing.add_done_callback(self._drop_unwanted)
             raise
-        worker.who, worker.has_place, worker.unread_since = who, True, time.monotonic()
+
+    async def _leased(
+        self, who: str, version: int | None, release: Callable[[], None], *, fresh: bool
+    ) -> Worker:
+        try:
+            if fresh:
+                await self.state()
+            if (worker := self._taken_from_idle(version)) is not None:
+                worker.looks = None if fresh else True
+            else:
+                if not fresh:
+                    await self.state()
+                # Another may have become idle meanwhile.
+                worker = self._taken_from_idle(version) or await self._forked()
+        except BaseException:
+            release()
+            raise
+        worker.who, worker.release = who, release
         return worker
 
-    def _make_room(self) -> None:
-        """Ends an answer that was left unread for long if others wait; looks again later.
+    def _drop_unwanted(self, leasing: asyncio.Task[Worker]) -> None:
+        if not leasing.cancelled() and leasing.exception() is None:
+            self.drop(leasing.result())
 
-        It is one of the client that has the most places, and of these the one unread for longest.
-        """
-        if self._room_timer is not None or not self._places.waiting:
-            return
-        latest = time.monotonic() - UNREAD_S
-        unread = [
-            worker
-            for worker in self._workers
-            if worker.has_place
-            and not worker.kept
-            and worker.unread_since < latest
-            and self._places.is_due(worker.who)
-        ]
-        if unread:
-            taken = self._places.taken
-            self.drop(
-                min(unread, key=lambda one: (-taken(one.who), one.unread_since)),
-                Refusal(
-                    "53300",
-                    "others wait for the worker of this answer, of which nothing was read for a"
-                    " while",
-                    "Read answers at once, or ask in a transaction",
-                ),
-            )
-        if self._places.waiting:
-            self._room_timer = asyncio.get_running_loop().call_later(ROOM_S, self._look_for_room)
-
-    def _look_for_room(self) -> None:
-        self._room_timer = None
-        self._make_room()
-
-    async def _leased(self, who: str, version: int | None, *, fresh: bool) -> Worker:
-        if fresh:
-            await self.state()
-        if (idle := self._taken_from_idle(who, version)) is None:
-            await self._forking.take(who)
-            # It goes on if the client leaves: a dialog with the loader that is left half way would
-            # give the next one the wrong reply.
-            next_one = asyncio.create_task(self._next_worker(who, version, fresh=fresh))
-            try:
-                return await asyncio.shield(next_one)
-            except asyncio.CancelledError:
-                next_one.add_done_callback(self._drop_unwanted)
-                raise
-        idle.looks = None if fresh else True
-        return idle
-
-    async def _next_worker(self, who: str, version: int | None, *, fresh: bool) -> Worker:
-        """One on the newest state that has become idle meanwhile, or is forked."""
-        try:
-            if not fresh:
-                await self.state()
-            return self._taken_from_idle(who, version) or await self._forked()
-        finally:
-            self._forking.leave(who)
-
-    def _drop_unwanted(self, next_one: asyncio.Task[Worker]) -> None:
-        if not next_one.cancelled() and next_one.exception() is None:
-            self.drop(next_one.result())
-
-    def _taken_from_idle(self, who: str, version: int | None) -> Worker | None:
-        """An idle worker: the client's own, or one that no other client will miss.
-
-        Otherwise a client whose workers are ended again and again, for example because it does not
-        read its answers, would have others wait for forks in its place.
-        """
+    def _taken_from_idle(self, version: int | None) -> Worker | None:
         for worker in [w for w in self._idle if w.state != self._seen_state or w.has_ended()]:
             self.drop(worker)
-        fit = [worker for worker in self._idle if worker.version == version]
-        rested_since = time.monotonic() - OWN_S
-        for may_take in (
-            [worker for worker in fit if worker.who == who],
-            [worker for worker in fit if worker.unread_since < rested_since],
-            [self._most_dispensable(fit)] if fit and self._is_full_of_idle() else [],
-        ):
-            if may_take:
-                self._idle.remove(may_take[-1])  # the last one is warm, and others stay small
-                return may_take[-1]
+        for worker in reversed(self._idle):  # the last one is warm, and others stay small
+            if worker.version == version:
+                self._idle.remove(worker)
+                return worker
         return None
-
-    def _is_full_of_idle(self) -> bool:
-        return len(self._idle) >= IDLE_FOR_EACH * self.limits.workers
-
-    def _most_dispensable(self, of: Sequence[Worker]) -> Worker:
-        """The one idle for longest of the client that has the most idle workers."""
-        idle = Counter(worker.who for worker in self._idle)
-        return max(of, key=lambda worker: idle[worker.who])  # the first of equals
 
     @contextmanager
     def given_up_on_failure(self, worker: Worker) -> Iterator[None]:
@@ -316,31 +234,31 @@ class Pool:
 
     def give_back(self, worker: Worker) -> None:
         """Keeps a worker for the next question, if it may be used again."""
-        self._leave_place(worker)
-        worker.timeout_s, worker.kept, worker.looks = None, False, None
+        worker.leave()
+        worker.timeout_s = worker.looks = None
         if worker.ended:
             self.drop(worker)
         elif worker not in self._idle:
-            if self._is_full_of_idle():
-                self.drop(self._most_dispensable(self._idle))
             self._idle.append(worker)
+            if len(self._idle) > self.limits.workers:
+                self.drop(self._idle[0])
 
     def pin(self, who: str) -> None:
-        """Counts a worker that a client keeps, for a transaction or for cursors WITH HOLD.
+        """Counts a worker that a client keeps for a transaction.
 
         Raises:
             Refusal: Too many are kept, by all clients or by this one.
         """
         most = self.limits.transactions
         for got, may, whose in (
-            (self._pinned[who], of_one(most), " of one client"),
+            (self._pinned[who], most_each(most), " of one client"),
             (self._pinned.total(), most, ""),
         ):
             if got >= may:
                 raise Refusal(
                     "53300",
                     f"at most {may} transactions{whose} may be open",
-                    "End one, close a cursor WITH HOLD, or ask without BEGIN",
+                    "End one, or ask without BEGIN",
                 )
         self._pinned[who] += 1
 
@@ -353,15 +271,10 @@ class Pool:
     def drop(self, worker: Worker, why: Refusal | None = None) -> None:
         """Ends a worker, which may be at work."""
         worker.end(why)
-        self._leave_place(worker)
+        worker.leave()
         self._workers.discard(worker)
         with suppress(ValueError):
             self._idle.remove(worker)
-
-    def _leave_place(self, worker: Worker) -> None:
-        if worker.has_place:
-            worker.has_place = False
-            self._places.leave(worker.who)
 
     # -- the loader --------------------------------------------------------------------------------
 
@@ -398,7 +311,7 @@ class Pool:
         finally:
             theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
-        worker = Worker(reply["pid"], reply["state"], reader, writer, self.turns, self.limits)
+        worker = Worker(reply["pid"], reply["state"], reader, writer, self.limits)
         self._workers.add(worker)
         return worker
 

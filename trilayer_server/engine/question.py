@@ -118,7 +118,7 @@ class EngineLimits:
     """What questions may take.
 
     Attributes:
-        workers: How many questions are answered at once; further ones wait.
+        workers: How many questions are answered at once, beside transactions; further ones wait.
         threads: How many threads answer one question.
         memory_mb: How much memory a question may take, beside the views.
         timeout_s: How long a worker may take for the next part of an answer, in seconds.
@@ -130,7 +130,7 @@ class EngineLimits:
         client_connections: How many clients may be connected from one address.
     """
 
-    workers: int = max(2, os.cpu_count() or 1)
+    workers: int = 8 * max(2, os.cpu_count() or 1)
     threads: int = max(1, os.cpu_count() or 1)
     memory_mb: int = 1024
     timeout_s: float = 300.0

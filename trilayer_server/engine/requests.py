@@ -37,15 +37,11 @@ class Fetch:
     Attributes:
         portal: The name under which it is read.
         most_rows: How many rows: 0 for all that are left.
-        passes: How many rows are passed over before them.
-        shown: Whether the rows are sent, and not only counted.
         formats: The format of each column, or one for all; None if it is that of the question.
     """
 
     portal: str
     most_rows: int = 0
-    passes: int = 0
-    shown: bool = True
     formats: Sequence[int] | None = None
 
 

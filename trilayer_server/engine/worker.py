@@ -174,18 +174,11 @@ class Executor:
                 portal.begun = True
             if request.formats is not None:
                 portal.encode_as(Wire(len(portal.columns), request.formats))
-            rows = passed = 0
-            if request.passes:
-                passed = portal.pass_over(request.passes)
-                self._count(portal, passed)
-            if request.shown:
-                for number, data in portal.take(request.most_rows):
-                    self._count(portal, number)
-                    self._send_rows(data)
-                    rows += number
-            else:
-                rows = portal.pass_over(request.most_rows)
-                self._count(portal, rows)
+            rows = 0
+            for number, data in portal.take(request.most_rows):
+                self._count(portal, number)
+                self._send_rows(data)
+                rows += number
             over = portal.is_over()
             if over:
                 self._send_rows(portal.encode.end())
@@ -194,7 +187,7 @@ class Executor:
             raise
         if over:
             self._close(name)
-        self._out.send(frames.DONE, _json({"rows": rows, "more": not over, "passed": passed}))
+        self._out.send(frames.DONE, _json({"rows": rows, "more": not over}))
 
     def _count(self, answer: OpenAnswer, rows: int) -> None:
         """Counts rows that were computed. Raises Refusal if they are too many."""

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import pickle
 import select
 import signal
 import struct
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +30,6 @@ from trilayer_server.engine.question import (
     Refusal,
 )
 from trilayer_server.engine.requests import Close, Describe, Fetch, Key, Open, Request, Split
-from trilayer_server.engine.turns import SLICE_S, Turns
 
 FEWER = "Ask for fewer rows or columns, or aggregate them"
 
@@ -45,11 +42,9 @@ class Worker:
         state: The number of the state on which it answers.
         looks: Whether it has to look if that is still the newest; see `engine.requests.Open`.
         version: The publication on which it has answered; None for the newest state.
-        who: The client whose place it has, or had last.
+        who: The client that has it, or had it last.
+        release: Gives back that client's slot in the pool; None if it has none.
         timeout_s: Its client's own limit on the time of an answer, in seconds; None for none.
-        computed_s: How long it has computed for its question, in seconds.
-        kept: Whether its client is in a transaction.
-        unread_since: Since when its client has not asked for more; infinite while it computes.
         ended: Whether it was killed.
     """
 
@@ -59,13 +54,12 @@ class Worker:
         state: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        turns: Turns,
         limits: EngineLimits,
     ) -> None:
         """Takes over a worker that the loader has forked."""
         self.state = state
         self._reader, self._writer = reader, writer
-        self._turns, self._limits = turns, limits
+        self._limits = limits
         self._in = frames.In(reader)
         self.pid = pid
         # A pid is that of another process once the worker has ended; this is not.
@@ -74,31 +68,17 @@ class Worker:
             self._handle = os.pidfd_open(pid)
         self._why: Refusal | None = None
         self.version: int | None = None
-        self.ended = self.has_place = False
+        self.ended = False
         self.who = SERVER
+        self.release: Callable[[], None] | None = None
         self.looks: bool | None = None
         self.timeout_s: float | None = None
-        self.computed_s = 0.0
-        self.kept, self.unread_since = False, math.inf
-        self._rest_timer: asyncio.TimerHandle | None = None
-        self._rests = False
 
-    def pause(self) -> None:
-        """Stops the process, until `go_on`."""
-        self._signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Lets the process compute again."""
-        self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.ended:
-            return
-        with suppress(ProcessLookupError):
-            if self._handle is not None:
-                signal.pidfd_send_signal(self._handle, number)
-            else:
-                os.kill(self.pid, number)
+    def leave(self) -> None:
+        """Gives back the slot of its client, if it has one."""
+        if self.release is not None:
+            release, self.release = self.release, None
+            release()
 
     async def open(
         self,
@@ -135,8 +115,7 @@ class Worker:
         return document["oids"], schema
 
     def _check(self, question: Question) -> None:
-        """Begins another question. Raises Refusal for a statement that is too long to be parsed."""
-        self.computed_s = 0.0
+        """Raises Refusal for a statement that is too long to be parsed."""
         given = sum(len(value or b"") for value in question.parameters.values)
         self._limits.check_statement(len(question.sql.encode()) + given)
         self.version = question.version
@@ -193,22 +172,17 @@ class Worker:
         poll.register(self._handle, select.POLLIN)
         return bool(poll.poll(0))
 
-    def when_ended(self, tell: Callable[[], object]) -> None:
-        """Has somebody told if its process ends by itself, on Linux alone, or if it was killed."""
-        if self.ended:
-            tell()  # its handle is closed, and may be another's by now
-        elif self._handle is not None:
-            asyncio.get_running_loop().add_reader(self._handle, tell)
-
     def end(self, why: Refusal | None = None) -> None:
         """Kills it. Whoever waits for an answer gets the refusal `why`."""
         if self.ended:
             return
-        self._signal(signal.SIGKILL)
         self.ended, self._why = True, why
-        self._end_rest()
+        with suppress(ProcessLookupError):
+            if self._handle is not None:
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+            else:
+                os.kill(self.pid, signal.SIGKILL)
         if self._handle is not None:
-            asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)
         self._writer.close()
 
@@ -234,34 +208,13 @@ class Worker:
     async def _receive(self) -> tuple[bytes, bytes]:
         """The next frame. Raises Refusal for one that refuses, or if the worker has ended."""
         kind, body = self._in.ready() or await self._awaited()
-        if kind not in (frames.COLUMNS, frames.ROWS):
-            self._end_rest()  # it computes nothing more
-        elif self._rest_timer is None and not self._rests:
-            loop = asyncio.get_running_loop()
-            self._rest_timer = loop.call_later(SLICE_S, self._rest)
         if kind == frames.REFUSED:
             raise Refusal(**json.loads(body))
         return kind, body
 
-    def _rest(self) -> None:
-        """Pauses it while its client reads nothing, for it would compute on without a turn."""
-        self._rest_timer, self._rests = None, True
-        self.pause()
-
-    def _end_rest(self) -> None:
-        if self._rest_timer is not None:
-            self._rest_timer.cancel()
-            self._rest_timer = None
-        if self._rests:
-            self._rests = False
-            self.go_on()
-
     async def _awaited(self) -> tuple[bytes, bytes]:
-        self._end_rest()
         try:
-            # A client that reads slowly keeps its worker, but does not keep others from theirs.
-            self.unread_since = math.inf
-            async with self._turns.turn(self), asyncio.timeout(self._limit_s):
+            async with asyncio.timeout(self._limit_s):
                 return await self._in.next()
         except TimeoutError:
             self.end()
@@ -271,8 +224,6 @@ class Worker:
             ) from None
         except (asyncio.IncompleteReadError, ConnectionError):
             raise self._lost() from None
-        finally:
-            self.unread_since = time.monotonic()
 
     def _lost(self) -> Refusal:
         why = self._why or Refusal(
@@ -300,11 +251,10 @@ class Opened:
 
 @dataclass(frozen=True)
 class Done:
-    """How many rows were sent, whether there are more, and how many were passed over before."""
+    """How many rows were sent, and whether there are more."""
 
     rows: int
     more: bool
-    passed: int = 0
 
 
 class Answer:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from trilayer_server.http import changing, pages, reading, sql, subscribe
+from trilayer_server.http import changing, reading, sql, subscribe
 from trilayer_server.http.engine import Engine
 from trilayer_server.http.faults import (
     INTERNAL,
@@ -73,9 +73,8 @@ def app(
     )
     sql.add(made, engine, questions, limits, measured)
     subscribe.add(made, subscriptions, limits)
-    reading.add(made, engine, store, access, limits)
+    reading.add(made, engine, store, access, limits, measured)
     changing.add(made, store, access)
-    pages.add(made, store, measured, limits)
     if console is not None:
         made.mount("/console", StaticFiles(directory=console, html=True), name="console")
 

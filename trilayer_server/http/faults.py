@@ -110,7 +110,9 @@ def of_validation(errors: Sequence[Mapping[str, Any]]) -> Failure:
             name = ".".join(map(str, names)) or f"the {place}"
             wanted = _wanted(error)
         said.setdefault(name, f"{name} must be {wanted}; got {_got(error)}")
-    return Failure(400, INVALID, "; ".join(said.values()), "See /docs for what a request may have")
+    return Failure(
+        400, INVALID, "; ".join(said.values()), "See /openapi.json for what a request may have"
+    )
 
 
 _ALTERNATIVES = frozenset({"bool", "int", "float", "str"})
@@ -146,7 +148,7 @@ def _wanted(error: Mapping[str, Any]) -> str:
     found = _WANTED.get(error["type"])
     if found is None:
         kind = error["type"].partition("_")[0]
-        return _WANTED_KINDS.get(kind, "as /docs says")
+        return _WANTED_KINDS.get(kind, "as /openapi.json says")
     return found if isinstance(found, str) else found(error["ctx"])
 
 

@@ -1,12 +1,15 @@
-"""What there is, and how it is: catalog, status, history, reconciliation, quarantine, health."""
+"""What there is, and how it is: catalog, status, history, quarantine, health and metrics."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
+from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse, Response
 
@@ -17,8 +20,15 @@ from trilayer_server.http.engine import Engine
 from trilayer_server.http.faults import BROKEN, INVALID, Failure
 from trilayer_server.http.limits import Limits
 from trilayer_server.http.security import WebAccess, requester_of
-from trilayer_server.http.store_reader import Kind, StoreReader
+from trilayer_server.http.sql import MOST_ACCEPT
+from trilayer_server.http.store_reader import Kind, Remembered, StoreReader
 from trilayer_server.http.watch import state_of
+from trilayer_server.metrics import Metrics
+
+logger = logging.getLogger("trilayer_server")
+
+FACTS_S = 2.0
+"""How long a scrape waits for the store, in seconds."""
 
 Limit = Annotated[int, Query(ge=1, le=10_000, description="How many are returned at most.")]
 
@@ -34,12 +44,18 @@ class Answered(BaseModel):
 
 
 def add(
-    app: FastAPI, engine: Engine, store: StoreReader, access: WebAccess, limits: Limits
+    app: FastAPI,
+    engine: Engine,
+    store: StoreReader,
+    access: WebAccess,
+    limits: Limits,
+    metrics: Metrics,
 ) -> None:
     """Adds the endpoints to an application."""
     _add_state(app, store, access)
     _add_publications(app, store)
     _add_health(app, engine, limits)
+    _add_metrics(app, store, limits, metrics)
 
 
 def _add_state(app: FastAPI, store: StoreReader, access: WebAccess) -> None:
@@ -145,3 +161,24 @@ def _add_health(app: FastAPI, engine: Engine, limits: Limits) -> None:
                 refusal.message if known else "the store's answer can't be proven",
                 refusal.hint if known else "The server's log has more",
             ) from None
+
+
+def _add_metrics(app: FastAPI, store: StoreReader, limits: Limits, metrics: Metrics) -> None:
+    async def read() -> None:
+        metrics.facts.take(*await store.facts())
+
+    facts = Remembered(read, max(limits.facts_s, 1.0))
+
+    @app.get("/metrics", tags=["health"], response_class=Response)
+    async def measured(request: Request) -> Response:
+        """The metrics, as Prometheus reads them."""
+        try:
+            async with asyncio.timeout(FACTS_S):
+                await facts.get()
+        except (TimeoutError, Failure, Refusal) as error:
+            logger.debug("metrics are those that were read before: %r", error)
+        # To read a very long one takes long.
+        accept = request.headers.get("accept", "")[:MOST_ACCEPT]
+        encode, content_type = choose_encoder(accept)
+        body = await asyncio.to_thread(encode, metrics.registry)
+        return Response(body, headers={"content-type": content_type})

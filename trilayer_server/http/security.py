@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trilayer_core.errors import SettingsError
 from trilayer_server.accepting import client_of
-from trilayer_server.engine.places import Places
+from trilayer_server.engine.slots import Slots
 from trilayer_server.http.faults import INVALID, NOT_ALLOWED, TOO_MUCH, Failure
 from trilayer_server.http.limits import Limits
 from trilayer_server.users import Role, is_loopback
@@ -58,8 +58,8 @@ MOST_FIELDS = 100
 """How many fields the query of an address may have: to read very many takes long."""
 CHANGING = ("/v1/rollback", "/v1/quarantine/replay")
 """What only an admin may send, whose body is not read for others."""
-CHECKS, CHECKS_EACH = 4, 3
-"""How many logins are checked at once, and how many of them may come from one address."""
+CHECKS = 4
+"""How many logins are checked at once."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Guard:
         self._app, self._access, self._limits = app, access, limits
         self._hosts = {*SELF, *(host.lower().strip("[]") for host in access.hosts)}
         self._remembered: dict[bytes, tuple[str, Role, float]] = {}
-        self._checking = Places(CHECKS, CHECKS_EACH)
+        self._checking = Slots(CHECKS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request as ASGI says."""
@@ -227,14 +227,13 @@ class Guard:
         if known is not None and now < known[2]:
             return known[0], known[1]
         name, password = _credentials(given)
-        client = client_of(address)
-        await self._checking.take(client)
+        release = await self._checking.take(client_of(address))
         try:
             role = await asyncio.to_thread(authenticate, name, password)
             if role is None:
                 await asyncio.sleep(WRONG_S)
         finally:
-            self._checking.leave(client)
+            release()
         if role is None:
             raise login_needed("the login must be one that this server knows; it is not")
         if len(self._remembered) >= MOST_REMEMBERED:

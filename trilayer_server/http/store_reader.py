@@ -30,8 +30,8 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, TrilayerError, there_are
 from trilayer_core.project import Project
-from trilayer_server.engine.places import Places
 from trilayer_server.engine.question import SERVER, Question, Refusal
+from trilayer_server.engine.slots import Slots
 from trilayer_server.http.columns import columns_json, rows_json
 from trilayer_server.http.engine import Engine, chunks_of
 from trilayer_server.http.faults import BROKEN, NOT_FOUND, NOT_READY, Failure, of_error, of_refusal
@@ -70,7 +70,7 @@ class StoreReader:
         self.differences: Mapping[str, str] = {}
         self._engine, self._limits = engine, limits
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
-        self._places = Places(THREADS, THREADS - 1)
+        self._slots = Slots(THREADS)
         self._status = Remembered(self._read_status, limits.facts_s)
         self._no_broker_until = 0.0
         self._columns: dict[str, list[dict[str, str]]] = {}
@@ -92,13 +92,14 @@ class StoreReader:
         """
         loop = asyncio.get_running_loop()
 
-        def leave(_: object) -> None:
-            with suppress(RuntimeError):  # the server has ended
-                loop.call_soon_threadsafe(self._places.leave, who)
-
         try:
             async with asyncio.timeout(self._limits.store_s):
-                await self._places.take(who)
+                release = await self._slots.take(who)
+
+                def leave(_: object) -> None:
+                    with suppress(RuntimeError):  # the server has ended
+                        loop.call_soon_threadsafe(release)
+
                 reading = self._threads.submit(function, *arguments)
                 # A thread goes on when nobody waits for it any more.
                 reading.add_done_callback(leave)

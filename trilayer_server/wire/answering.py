@@ -39,15 +39,11 @@ class Answering:
         self._has_gone, self._abort, self._send = has_gone, abort, send
 
     @asynccontextmanager
-    async def worker(self, held: Worker | None = None) -> AsyncIterator[Worker]:
-        """The client's worker, for one answer, which is measured.
-
-        Args:
-            held: One that is held for a cursor, in its place.
-        """
+    async def worker(self) -> AsyncIterator[Worker]:
+        """The client's worker, for one answer, which is measured."""
         with self._metrics.question("postgresql") as outcome:
             try:
-                async with self.unmeasured(held) as worker:
+                async with self.unmeasured() as worker:
                     yield worker
             except Refusal as refusal:
                 if refusal.code == CANCELLED:
@@ -55,11 +51,11 @@ class Answering:
                 raise
 
     @asynccontextmanager
-    async def unmeasured(self, held: Worker | None = None) -> AsyncIterator[Worker]:
-        """The client's worker, or the one that is held; it ends if the client goes meanwhile."""
+    async def unmeasured(self) -> AsyncIterator[Worker]:
+        """The client's worker, which ends if the client goes meanwhile."""
         self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
         try:
-            async with self._client.worker(held) as worker:
+            async with self._client.worker() as worker:
                 yield worker
         finally:
             self._watch.cancel()

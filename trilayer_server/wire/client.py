@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any
 
 from trilayer_server.engine.pool import Pool
@@ -41,12 +40,6 @@ class Client:
         self._at_work: Worker | None = None
         self._cancelled = False
         self._wait: asyncio.Timeout | None = None
-        self._held: set[Worker] = set()
-
-    @property
-    def holds(self) -> bool:
-        """Whether workers are held for cursors."""
-        return bool(self._held)
 
     @property
     def has_worker(self) -> bool:
@@ -73,37 +66,18 @@ class Client:
         except BaseException:
             self._pool.unpin(self._who)
             raise
-        self._transaction = self._worker.kept = True
+        self._transaction = True
 
-    def end(self, *, sound: bool = True, holds: bool = False) -> Worker | None:
+    def end(self, *, sound: bool = True) -> None:
         """Ends the transaction, if there is one.
 
         Args:
-            sound: Whether all answers were read to their end, except for those of cursors.
-            holds: Whether the worker is held for cursors, until it is given to `release`.
-
-        Returns:
-            The worker, if it is held.
+            sound: Whether all answers were read to their end.
         """
-        if self._transaction and holds and self._worker is not None:
-            worker, self._worker, self._transaction = self._worker, None, False
-            self._held.add(worker)
-            # If it ends by itself, its client notices only when it reads a cursor, and until then a
-            # worker that is gone must not count among those that the client keeps.
-            worker.when_ended(partial(self.release, worker))
-            return worker
         if self._transaction:
             self._transaction = False
             self._pool.unpin(self._who)
         self.settle(sound=sound)
-        return None
-
-    def release(self, worker: Worker) -> None:
-        """Gives up a worker that was held for cursors."""
-        if worker in self._held:
-            self._held.remove(worker)
-            self._pool.unpin(self._who)
-            self._pool.drop(worker)
 
     def settle(self, *, sound: bool = True) -> None:
         """Gives the worker back, unless a transaction needs it.
@@ -134,7 +108,6 @@ class Client:
             self._worker, question, *rest, instead=self._take
         )
         self._at_work = self._worker
-        self._worker.kept = self._transaction
         return self._worker, opened
 
     def _take(self, worker: Worker) -> None:
@@ -145,27 +118,20 @@ class Client:
         self._at_work = worker
 
     @asynccontextmanager
-    async def worker(self, held: Worker | None = None) -> AsyncIterator[Worker]:
+    async def worker(self) -> AsyncIterator[Worker]:
         """The worker, for one request. `cancel` ends it meanwhile.
 
         The first request to a worker must be `open`, or not be about what is newest.
-
-        Args:
-            held: One that is held for a cursor, in its place.
 
         Raises:
             Refusal: The client has cancelled it while it waited for a worker.
         """
         self._cancelled = False
-        if held is None and (
-            self._worker is None or (self._worker.ended and not self._transaction)
-        ):
+        if self._worker is None or (self._worker.ended and not self._transaction):
             self._worker = await self._leased(fresh=False)
             if self._cancelled:
                 raise cancelled_by_user()
-        worker = held or self._worker
-        assert worker is not None
-        self._at_work = worker
+        worker = self._at_work = self._worker
         worker.timeout_s = self.timeout_s
         try:
             yield worker
@@ -209,8 +175,6 @@ class Client:
 
     def leave(self) -> None:
         """Ends everything of this client."""
-        for worker in list(self._held):
-            self.release(worker)
         if self._transaction:
             self._pool.unpin(self._who)
         if self._worker is not None:

@@ -1,4 +1,4 @@
-"""`DECLARE`, `FETCH`, `MOVE` and `CLOSE`: cursors, by which a client reads an answer in parts.
+"""`DECLARE`, `FETCH` and `CLOSE`: cursors, by which a client reads an answer in parts.
 
 A cursor is a portal that SQL has named. Here it only moves forward, because an answer is computed
 while it is read.
@@ -20,7 +20,7 @@ _DECLARE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _FETCH = re.compile(
-    rf"{LEADING}(?P<verb>FETCH|MOVE)\s++"
+    rf"{LEADING}FETCH\s++"
     r"(?:(?P<direction>NEXT|PRIOR|FIRST|LAST|ALL"
     rf"|(?:FORWARD|BACKWARD)(?:\s++(?:ALL\b|{_NUMBER}))?|(?:(?:ABSOLUTE|RELATIVE)\s++)?{_NUMBER})"
     r"\s++)?"
@@ -42,13 +42,11 @@ class Declare:
     Attributes:
         name: Its name.
         query: The SELECT that it reads.
-        holds: Whether it stays open when its transaction ends.
         is_binary: Whether FETCH of the simple protocol has binary rows.
     """
 
     name: str
     query: str
-    holds: bool
     is_binary: bool
 
 
@@ -57,29 +55,12 @@ class Fetch:
     """Reads on in a cursor.
 
     Attributes:
-        verb: FETCH, or MOVE, which passes rows over.
         name: The cursor's name.
         rows: How many rows; None for all that are left.
-        passes: How many rows are passed over before them.
-        at: The row before which it passes, counted from 1; None if `passes` says it.
     """
 
-    verb: str
     name: str
     rows: int | None
-    passes: int = 0
-    at: int | None = None
-
-    def passed(self, position: int) -> int:
-        """How many rows are passed over by a cursor that has read so many.
-
-        Raises:
-            Refusal: They are before it.
-        """
-        passes = self.passes if self.at is None else self.at - 1 - position
-        if passes < 0:
-            raise _backward()
-        return passes
 
 
 @dataclass(frozen=True)
@@ -98,13 +79,19 @@ def cursor_statement(sql: str) -> Declare | Fetch | Close:
     if found := _DECLARE.fullmatch(sql):
         return _declare(found)
     if found := _FETCH.fullmatch(sql):
-        return _fetch(found["verb"].upper(), _name(found["name"]), found["direction"] or "NEXT")
+        return Fetch(_name(found["name"]), _rows(found["direction"] or "NEXT"))
     if found := _CLOSE.fullmatch(sql):
         return Close(None if found["name"].upper() == "ALL" else _name(found["name"]))
+    if first_word(sql) == "MOVE":
+        raise Refusal(
+            "0A000",
+            "rows of a cursor must be read with FETCH; got MOVE",
+            "Leave the rows out with OFFSET in the cursor's SELECT, or read them with FETCH",
+        )
     raise Refusal(
         "42601",
         "a statement about a cursor must be DECLARE NAME CURSOR FOR SELECT ..., FETCH [NUMBER]"
-        " FROM NAME, MOVE [NUMBER] FROM NAME or CLOSE NAME",
+        " FROM NAME or CLOSE NAME",
     )
 
 
@@ -130,33 +117,31 @@ def _declare(found: re.Match[str]) -> Declare:
             "a cursor must move forward only; got SCROLL",
             "Leave SCROLL out, and declare another cursor to read from the start again",
         )
-    return Declare(
-        _name(found["name"]),
-        found["query"],
-        holds=(found["hold"] or "").upper() == "WITH",
-        is_binary="BINARY" in options,
-    )
+    if (found["hold"] or "").upper() == "WITH":
+        raise Refusal(
+            "0A000",
+            "a cursor must end with its transaction; got WITH HOLD",
+            "Send BEGIN before it, leave WITH HOLD out, and send COMMIT when it was read",
+        )
+    return Declare(_name(found["name"]), found["query"], is_binary="BINARY" in options)
 
 
-def _fetch(verb: str, name: str, direction: str) -> Fetch:
+def _rows(direction: str) -> int | None:
+    """How many rows a FETCH reads; None for all that are left."""
     match direction.upper().split():
         case ["NEXT"] | ["FORWARD"]:
-            return Fetch(verb, name, 1)
+            return 1
         case ["ALL"] | ["FORWARD", "ALL"]:
-            return Fetch(verb, name, None)
-        case ["FIRST"]:
-            return Fetch(verb, name, 1, at=1)
-        case ["ABSOLUTE", number] if int(number) > 0:
-            return Fetch(verb, name, 1, at=int(number))
-        case ["RELATIVE", number] if int(number) > 0:
-            return Fetch(verb, name, 1, passes=int(number) - 1)
+            return None
         case ["FORWARD", number] | [number] if number.lstrip("+").isdecimal() and int(number) > 0:
-            return Fetch(verb, name, int(number))
-    raise _backward()
-
-
-def _backward() -> Refusal:
-    return Refusal(
+            return int(number)
+        case ["FIRST" | "ABSOLUTE" | "RELATIVE" as place, *_]:
+            raise Refusal(
+                "0A000",
+                f"FETCH must be NEXT, FORWARD, ALL or a number of rows; got {place}",
+                "Leave rows out with OFFSET in the cursor's SELECT",
+            )
+    raise Refusal(
         "55000",
         "cursor can only scan forward",
         "Declare another cursor to read from the start again",

@@ -9,7 +9,6 @@ from typing import TypeVar
 import pyarrow as pa
 
 from trilayer_server.engine.question import Question, Refusal
-from trilayer_server.engine.worker_process import Worker
 from trilayer_server.wire.cursors import Fetch
 
 MOST, MOST_BYTES = 2_000, 1 << 22
@@ -48,10 +47,6 @@ class Portal:
         open: Whether the worker has more rows of it.
         coming: Whether the worker was told to send the rows that the client asks for next.
         is_cursor: Whether it was declared by SQL.
-        holds: Whether it stays when its transaction is committed.
-        stays: Whether that has happened; it is then left until the client closes it.
-        held_by: The worker that has its answer after that, until it is read to its end.
-        read: How many rows of a cursor were read or passed over.
         rest: What is left of a FETCH whose client has limited the rows of a message.
         columns_bytes: How many bytes the columns keep.
     """
@@ -62,10 +57,6 @@ class Portal:
     open: bool = False
     coming: bool = False
     is_cursor: bool = False
-    holds: bool = False
-    stays: bool = False
-    held_by: Worker | None = None
-    read: int = 0
     rest: Fetch | None = None
     columns_bytes: int = 0
 
@@ -187,23 +178,9 @@ class Prepared:
                 "Close those that are not needed, or send DEALLOCATE ALL",
             )
 
-    def end_transaction(self, *, commits: bool) -> tuple[bool, list[Portal]]:
-        """Forgets portals, except for cursors that were or are to be held.
-
-        Returns:
-            Whether all that are forgotten were read to their end, and the cursors to be held.
-        """
-        if not self.portals and not self.replaced:
-            return True, []
-        sound, self.replaced = not self.replaced, False
-        for name, portal in [*self.portals.items()]:
-            if portal.stays or (commits and portal.holds):
-                portal.stays = True
-            else:
-                sound = sound and not portal.open
-                del self.portals[name]
-        return sound, [one for one in self.portals.values() if one.open and one.held_by is None]
-
-    def held(self, worker: Worker) -> bool:
-        """Whether a worker has the answer of a cursor that is held."""
-        return any(one.held_by is worker and one.open for one in self.portals.values())
+    def end_transaction(self) -> bool:
+        """Forgets portals; returns whether all of them were read to their end."""
+        is_sound = not self.replaced and not any(one.open for one in self.portals.values())
+        self.replaced = False
+        self.portals.clear()
+        return is_sound

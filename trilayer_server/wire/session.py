@@ -145,7 +145,7 @@ class Session:
     async def _receive(self) -> tuple[bytes, Body] | None:
         """The next message; None if the client has left."""
         if (size := self._size_of_next()) is None:
-            keeps = self._client.has_worker or self._client.holds
+            keeps = self._client.has_worker
             try:
                 # Half a message keeps the worker as well as none.
                 async with asyncio.timeout(IDLE_S if keeps or self._unread else None) as limit:
@@ -235,8 +235,7 @@ class Session:
     def _settle(self) -> None:
         """The client has seen all that it has asked for. Outside of a transaction portals end."""
         if self._transaction == messages.IDLE:
-            sound, _ = self._prepared.end_transaction(commits=True)
-            self._client.settle(sound=sound)
+            self._client.settle(sound=self._prepared.end_transaction())
         self._send(messages.ready(self._transaction))
 
     def _failed(self, fault: Fault) -> None:
@@ -352,7 +351,7 @@ class Session:
         if word in _END:
             commits = self._transaction != messages.FAILED and word not in _UNDO
             self._transaction = messages.IDLE
-            self._cursors.end_transaction(commits=commits)
+            self._client.end(sound=self._prepared.end_transaction())
             return "COMMIT" if commits else "ROLLBACK"
         if word in CURSOR_STATEMENTS:
             return await self._cursor_command(sql, parameters)
@@ -436,33 +435,30 @@ class Session:
                 self._prepared.cursor(name)
                 await self._cursors.close(name)
                 return "CLOSE CURSOR"
-            case Fetch(verb="MOVE"):
-                return f"MOVE {await self._cursors.read(statement, statement.rows)}"
         return None
 
     async def _declare(self, sql: str, declare: Declare, parameters: Parameters) -> None:
-        alone = self._transaction == messages.IDLE
-        if alone and not declare.holds:
+        if self._transaction == messages.IDLE:
             raise Refusal(
                 "25P01",
                 "DECLARE CURSOR can only be used in transaction blocks",
-                "Send BEGIN before it, or declare it WITH HOLD",
+                "Send BEGIN before it",
             )
         formats = (BINARY,) if declare.is_binary else ()
         question = self._question(declare.query, "wire", parameters, formats)
         with _placed(max(sql.find(declare.query), 0)):
-            await self._cursors.open(declare.name, question, holds=declare.holds, alone=alone)
+            await self._cursors.open(declare.name, question)
 
     async def _fetch(self, fetch: Fetch, formats: Sequence[int], most: int = 0) -> Fetch | None:
         """Sends the rows of a FETCH, but no more than `most` unless it is 0; what is left of it."""
         whole = not most or (fetch.rows is not None and fetch.rows <= most)
-        rows = await self._cursors.read(fetch, fetch.rows if whole else most, formats)
+        rows = await self._cursors.read(fetch.name, fetch.rows if whole else most, formats)
         if whole or not self._prepared.cursor(fetch.name).open:
             self._send(messages.command_complete(f"FETCH {rows}"))
             return None
         self._send(messages.PORTAL_SUSPENDED)
         left = None if fetch.rows is None else fetch.rows - rows
-        return Fetch(fetch.verb, fetch.name, left)
+        return Fetch(fetch.name, left)
 
     # -- the extended protocol ---------------------------------------------------------------------
 
@@ -622,7 +618,7 @@ def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
 
 
 def _has_no_columns(sql: str) -> bool:
-    return first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY", "MOVE", "CLOSE")
+    return first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY", "CLOSE")
 
 
 def _fault(refusal: Refusal) -> Fault:

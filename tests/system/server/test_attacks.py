@@ -216,30 +216,13 @@ def test_other_clients_are_unharmed(served):
 
 
 def test_endless_questions_keep_nobody_from_asking(served):
-    """Of more clients than compute at once; each is interrupted after `TIMEOUT_S`."""
+    """Each is interrupted after `TIMEOUT_S`."""
     idle = [served.client(autocommit=True) for _ in range(8)]
     try:
         for client in idle:
             client.pgconn.send_query(ENDLESS[1].encode())
             client.pgconn.flush()
         until(lambda: len(workers(served)) >= len(idle))
-        with served.client(autocommit=True) as other:
-            for _ in range(20):
-                assert other.execute("SELECT 1").fetchone() == (1,)
-        states = {worker.status() for worker in workers(served)}
-        assert psutil.STATUS_STOPPED in states
-    finally:
-        for client in idle:
-            client.close()
-
-
-def test_clients_that_do_not_read_keep_nobody_from_asking(served):
-    """Even if they have all places, of which there are 48 here."""
-    idle = [served.client(autocommit=True) for _ in range(50)]
-    try:
-        for client in idle:
-            client.pgconn.send_query(b"SELECT * FROM range(1000000000000)")
-            client.pgconn.flush()
         with served.client(autocommit=True) as other:
             for _ in range(20):
                 assert other.execute("SELECT 1").fetchone() == (1,)

@@ -367,13 +367,6 @@ def test_motion_is_reduced_where_that_is_asked_for(open_page):
         assert bool(page.evaluate(blinking)) == moves
 
 
-def test_the_page_of_endpoints_is_readable(open_page):
-    page = open_page("docs", **PHONE)
-    expect(page.locator("section").first).to_have_css("border-top-style", "solid")
-    expect(page.locator("main")).to_contain_text("Answers one SELECT as JSON, CSV or an Arrow")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
 def test_the_theme_is_chosen_and_remembered(open_page):
     page = open_page("overview", color_scheme="light")
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -18,7 +18,6 @@ from tests.support.waiting import until
 from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
-from trilayer_server.engine import pool as pools
 from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import EngineLimits
 from trilayer_server.http import serving as web
@@ -31,9 +30,9 @@ from trilayer_server.wire.listen import Server
 
 pytestmark = pytest.mark.slow
 
-LIMITS = EngineLimits(workers=1, transactions=4, memory_mb=512, timeout_s=600)
-PLACES, OF_ONE = 12, 9
-"""As many as these limits have, and as many as one client may have."""
+LIMITS = EngineLimits(workers=8, transactions=4, memory_mb=512, timeout_s=600)
+EACH = 9
+"""As many of these twelve slots as one client may have."""
 
 ENDLESS = b"SELECT count(*) FROM range(1000000000000)"
 UNREAD = b"SELECT repeat('x', 1000) FROM range(1000000000000)"
@@ -70,12 +69,16 @@ class Both(InThread):
                 web.serve(site, 0, self._stop, lambda port: listens("http", port), "127.0.0.1")
             )
 
-    @property
-    def waiting(self):
-        return self.pool._places.waiting
-
     def taken(self, who):
-        return self.pool._places.taken(who)
+        return sum(worker.who == who and worker.release is not None for worker in self.workers)
+
+    @property
+    def workers(self):
+        return list(self.pool._workers)
+
+    def waiting(self, who):
+        own = self.pool._slots._clients.get(who)
+        return len(own._waiters or ()) if own is not None else 0
 
     def client(self, user, **options):
         return psycopg.connect(
@@ -116,10 +119,10 @@ def running(tmp_path_factory):
 
 @pytest.fixture
 def served(running):
-    """The server, with all places free before and afterwards."""
-    until(lambda: not running.pool._places._taken)
+    """The server, with all slots free before and afterwards."""
+    until(lambda: not any(worker.release for worker in running.workers))
     yield running
-    until(lambda: not running.pool._places._taken and not running.waiting)
+    until(lambda: not any(worker.release for worker in running.workers))
 
 
 @pytest.fixture
@@ -130,10 +133,10 @@ def clients():
 
 
 def fill(served, clients, user, number, sql=ENDLESS):
-    """Has a user ask so many questions, which get places or wait."""
-    begun = served.taken(user) + served.waiting.count(user)
+    """Has a user ask so many questions, which get slots or wait."""
+    begun = served.taken(user) + served.waiting(user)
     found = [clients.enter_context(closing(served.asking(user, sql))) for _ in range(number)]
-    until(lambda: served.taken(user) + served.waiting.count(user) == begun + number)
+    until(lambda: served.taken(user) + served.waiting(user) == begun + number)
     return found
 
 
@@ -148,54 +151,52 @@ def result(client):
     return client.pgconn.get_result()
 
 
-def test_the_queue_of_one_client_is_not_that_of_another(served, clients):
-    fill(served, clients, "rude", OF_ONE + 3)
-    assert served.waiting == ["rude"] * 3
+def check_good_is_answered(served):
     with served.client("good", autocommit=True) as good:
         for number in range(20):
             assert good.execute(f"SELECT {number}").fetchone() == (number,)
     assert served.ask_by_http("good", "SELECT 1").json()["rows"] == [[1]]
     with served.client("good") as good:
         assert good.execute("SELECT 1").fetchone() == (1,)
-    assert served.waiting == ["rude"] * 3  # no place came free meanwhile
+
+
+@pytest.mark.parametrize("sql", [ENDLESS, UNREAD])
+def test_the_queue_of_one_client_is_not_that_of_another(served, clients, sql):
+    fill(served, clients, "rude", EACH + 3, sql)
+    assert served.waiting("rude") == 3
+    check_good_is_answered(served)
+    assert served.waiting("rude") == 3  # no slot came free meanwhile
+
+
+def test_questions_by_http_that_nobody_reads_leave_room_to_another_client(served, clients):
+    for _ in range(EACH + 3):
+        clients.enter_context(closing(served.asking_by_http("rude", UNREAD.decode())))
+    until(lambda: served.waiting("rude") == 3)
+    check_good_is_answered(served)
 
 
 def test_both_protocols_have_one_queue_for_one_user(served, clients):
-    fill(served, clients, "rude", OF_ONE)
+    fill(served, clients, "rude", EACH)
     answers = []
     asking = threading.Thread(
         target=lambda: answers.append(served.ask_by_http("rude", "SELECT 1", timeout_s=3))
     )
     asking.start()
-    until(lambda: served.waiting == ["rude"])
+    until(lambda: served.waiting("rude") == 1)
     asking.join()
     assert answers[0].status_code == 408
-    assert served.waiting == []
-
-
-def test_a_place_that_comes_free_is_for_the_client_that_has_none(served, clients):
-    first, *_ = fill(served, clients, "rude", OF_ONE)
-    fill(served, clients, "rude", 3)
-    fill(served, clients, "other", PLACES - OF_ONE + 3)
-    assert sorted(served.waiting) == ["other"] * 3 + ["rude"] * 3
-    good = clients.enter_context(closing(served.asking("good", b"SELECT 7")))
-    until(lambda: "good" in served.waiting)
-    assert served.waiting[-1] == "good"
-    first.close()
-    assert result(good).get_value(0, 0) == b"7"
-    assert served.waiting.count("rude") == 3
-    assert served.taken("rude") == OF_ONE - 1
+    until(lambda: served.waiting("rude") == 0)
 
 
 def test_a_question_that_waits_is_cancelled_at_once(served, clients):
-    fill(served, clients, "rude", OF_ONE)
+    fill(served, clients, "rude", EACH)
     waits, leaves = fill(served, clients, "rude", 2)
     leaves.close()
-    until(lambda: served.waiting == ["rude"])
+    until(lambda: served.waiting("rude") == 1)
     waits.cancel_safe()
     refused = result(waits)
     assert refused.error_field(pq.DiagnosticField.SQLSTATE) == b"57014"
-    assert served.taken("rude") == OF_ONE
+    assert served.taken("rude") == EACH
 
 
 def test_transactions_are_not_all_for_one_client(served, clients):
@@ -210,28 +211,3 @@ def test_transactions_are_not_all_for_one_client(served, clients):
         good[1].execute("SELECT 1")
     keeps[0].commit()
     assert keeps[3].execute("SELECT 1").fetchone() == (1,)
-
-
-def test_only_a_client_that_has_more_loses_an_answer_that_it_does_not_read(
-    served, clients, monkeypatch
-):
-    monkeypatch.setattr(pools, "UNREAD_S", 0.5)
-    reading = clients.enter_context(closing(served.client("good", autocommit=True)))
-    rows = reading.cursor().stream("SELECT repeat('x', 1000) FROM range(30000)")
-    next(rows)
-    fill(served, clients, "rude", OF_ONE, UNREAD)
-    fill(served, clients, "rude", 3)
-    until(lambda: not served.waiting)  # three of its own answers have ended
-    assert sum(len(text) for (text,) in rows) == 29_999 * 1_000  # more than was sent before
-
-
-def test_questions_by_http_that_nobody_reads_leave_room_to_another_client(
-    served, clients, monkeypatch
-):
-    monkeypatch.setattr(pools, "UNREAD_S", 2.0)
-    for user in ("rude", "other"):
-        for _ in range(20):
-            clients.enter_context(closing(served.asking_by_http(user, UNREAD.decode())))
-    until(lambda: len(served.waiting) == 40 - PLACES)
-    for _ in range(5):
-        assert served.ask_by_http("good", "SELECT 1").json()["rows"] == [[1]]

@@ -6,7 +6,6 @@ import signal
 import subprocess
 
 import pandas as pd
-import psutil
 import psycopg
 import psycopg2
 import pytest
@@ -39,19 +38,9 @@ def test_a_cursor_is_read_in_parts_to_its_end(transaction):
     assert fetched(transaction, "FETCH NEXT FROM c") == [1]
     assert fetched(transaction, "FETCH 3 IN c") == [2, 3, 4]
     assert fetched(transaction, "FETCH FORWARD 1000 FROM c") == list(range(5, 1005))
-    assert fetched(transaction, "FETCH RELATIVE 5 FROM c") == [1009]
-    assert fetched(transaction, "FETCH ABSOLUTE 1020 FROM c") == [1019]
-    assert fetched(transaction, "FETCH ALL FROM c") == list(range(1020, 5000))
+    assert fetched(transaction, "FETCH ALL FROM c") == list(range(1005, 5000))
     assert fetched(transaction, "FETCH c") == []
     assert transaction.execute("CLOSE c").statusmessage == "CLOSE CURSOR"
-
-
-def test_rows_are_passed_over_by_move(transaction):
-    declared(transaction)
-    assert transaction.execute("MOVE 10 FROM c").statusmessage == "MOVE 10"
-    assert fetched(transaction, "FETCH c") == [10]
-    assert transaction.execute("MOVE FORWARD ALL IN c").statusmessage == "MOVE 4989"
-    assert transaction.execute("FETCH 5 FROM c").statusmessage == "FETCH 0"
 
 
 def test_formats_are_those_of_each_fetch(transaction):
@@ -84,9 +73,10 @@ def test_several_cursors_are_read_in_turn_on_one_snapshot(transaction):
         ("FETCH BACKWARD 3 FROM c", "55000", "cursor can only scan forward"),
         ("FETCH -1 FROM c", "55000", "cursor can only scan forward"),
         ("FETCH LAST FROM c", "55000", "cursor can only scan forward"),
-        ("FETCH ABSOLUTE 1 FROM c", "55000", "cursor can only scan forward"),
+        ("FETCH ABSOLUTE 9 FROM c", "0A000", "must be NEXT, FORWARD, ALL or a number of rows"),
         ("FETCH 1 FROM d", "34000", 'cursor "d" does not exist'),
-        ("MOVE 1 FROM d", "34000", 'cursor "d" does not exist'),
+        ("MOVE 1 FROM c", "0A000", "must be read with FETCH; got MOVE"),
+        ("DECLARE d CURSOR WITH HOLD FOR SELECT 1", "0A000", "must end with its transaction"),
         ("CLOSE d", "34000", 'cursor "d" does not exist'),
         ("FETCH sideways 3 FROM c", "42601", "must be DECLARE NAME CURSOR FOR SELECT"),
         ("DECLARE c CURSOR FOR SELECT 1", "42P03", 'cursor "c" already exists'),
@@ -105,101 +95,22 @@ def test_a_statement_that_a_cursor_cannot_carry_out_is_refused(transaction, stat
     assert transaction.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_cursor_ends_with_its_transaction_unless_it_is_held(served):
+def test_a_cursor_ends_with_its_transaction(served):
     with served.client(autocommit=True) as client:
         with pytest.raises(errors.NoActiveSqlTransaction):
             declared(client)
-        with client.transaction():
+        for ends in ("COMMIT", "ROLLBACK"):
+            client.execute("BEGIN")
             declared(client)
-        with pytest.raises(errors.InvalidCursorName):
-            client.execute("FETCH c")
-        client.execute("DECLARE kept CURSOR WITH HOLD FOR SELECT range FROM range(3000)")
-        with client.transaction():
-            client.execute("DECLARE later CURSOR WITH HOLD FOR SELECT range FROM range(9)")
-            assert fetched(client, "FETCH 2 FROM later") == [0, 1]
-        assert fetched(client, "FETCH 2 FROM kept") == [0, 1]
-        assert client.execute("SELECT 1").fetchone() == (1,)
-        assert fetched(client, "FETCH ALL FROM later") == [2, 3, 4, 5, 6, 7, 8]
-        assert len(fetched(client, "FETCH ALL FROM kept")) == 2998
-        client.execute("BEGIN")
-        client.execute("DECLARE undone CURSOR WITH HOLD FOR SELECT 1")
-        client.execute("ROLLBACK")
-        with pytest.raises(errors.InvalidCursorName):
-            client.execute("FETCH undone")
-
-
-@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
-def test_a_held_cursor_that_is_read_to_its_end_stays_until_it_is_closed(served, ends):
-    with served.client(autocommit=True) as client:
-        client.execute("DECLARE alone CURSOR WITH HOLD FOR SELECT 1")
-        client.execute("BEGIN")
-        client.execute("DECLARE kept CURSOR WITH HOLD FOR SELECT 2")
-        assert fetched(client, "FETCH ALL FROM kept") == [2]
-        client.execute("COMMIT")
-        assert fetched(client, "FETCH ALL FROM alone") == [1]
-        client.execute("BEGIN")
-        client.execute(ends)
-        for name in ("alone", "kept"):
-            assert fetched(client, f"FETCH {name}") == []
-            client.execute(f"CLOSE {name}")
-
-
-def test_a_place_after_the_last_row_has_no_row_however_often_it_is_asked_for(transaction):
-    declared(transaction, query="SELECT range FROM range(3)")
-    assert fetched(transaction, "FETCH ABSOLUTE 100 FROM c") == []
-    assert fetched(transaction, "FETCH ABSOLUTE 50 FROM c") == []
-    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="forward"):
-        transaction.execute("FETCH ABSOLUTE 3 FROM c")
-
-
-@pytest.mark.parametrize("closes", ["CLOSE ALL", "DISCARD ALL"])
-def test_cursors_whose_worker_has_ended_can_be_closed(served, closes):
-    with served.client(autocommit=True) as client:
-        client.execute("BEGIN")
-        for name in ("a", "b"):
-            client.execute(f"DECLARE {name} CURSOR WITH HOLD FOR SELECT range FROM range(9)")
-        client.execute("COMMIT")
-        for pid in served.pool.pids:
-            os.kill(pid, signal.SIGKILL)
-            until(lambda pid=pid: not psutil.pid_exists(pid) or is_zombie(pid))
-        client.execute(closes)
-        with pytest.raises(errors.InvalidCursorName):
-            client.execute("FETCH a")
-        assert client.execute("SELECT 1").fetchone() == (1,)
-
-
-def test_a_held_cursor_whose_worker_has_ended_counts_no_more(served):
-    with served.client(autocommit=True) as client, served.client(autocommit=True) as other:
-        for place in range(served.pool.limits.transactions * 3 // 4):  # all that one client may
-            client.execute(f"DECLARE c{place} CURSOR WITH HOLD FOR SELECT range FROM range(9)")
-        with pytest.raises(errors.TooManyConnections, match="of one client"):
-            other.execute("BEGIN")  # from the same address, so that it is the same client
-        for pid in served.pool.pids:
-            os.kill(pid, signal.SIGKILL)
-
-        def begins():
-            try:
-                other.execute("BEGIN")
-            except errors.TooManyConnections:
-                return False
-            return True
-
-        until(begins)
-        other.execute("ROLLBACK")
-        with pytest.raises(errors.Error, match="has ended"):
-            client.execute("FETCH c0")
-        with pytest.raises(errors.InvalidCursorName):
-            client.execute("FETCH c0")
-        client.execute("CLOSE c1")
-        client.execute("DECLARE again CURSOR WITH HOLD FOR SELECT range FROM range(9)")
-        assert fetched(client, "FETCH 1 FROM again") == [0]
-    until(lambda: not served.pool._pinned)
+            client.execute(ends)
+            with pytest.raises(errors.InvalidCursorName):
+                client.execute("FETCH c")
 
 
 def test_a_transaction_whose_worker_was_ended_goes_back_to_no_savepoint(served):
     with served.client(autocommit=True) as client:
         client.execute("BEGIN")
-        client.execute("DECLARE kept CURSOR WITH HOLD FOR SELECT range FROM range(9)")
+        declared(client)
         client.execute("SAVEPOINT s")
         client.execute("SET statement_timeout = 200")
         with pytest.raises(errors.QueryCanceled):
@@ -209,25 +120,6 @@ def test_a_transaction_whose_worker_was_ended_goes_back_to_no_savepoint(served):
         assert client.execute("COMMIT").statusmessage == "ROLLBACK"
         assert client.execute("SELECT 1").fetchone() == (1,)
     until(lambda: not served.pool._pinned)
-
-
-def test_a_worker_that_was_ended_before_it_is_held_holds_nothing(served):
-    """A cancel may come when all of an answer was computed, but not sent."""
-    with served.client(autocommit=True) as client:
-        client.execute("BEGIN")
-        client.execute("DECLARE kept CURSOR WITH HOLD FOR SELECT range FROM range(9)")
-        (worker,) = [one for one in served.pool._workers if one.kept]
-        served._loop.call_soon_threadsafe(served.pool.drop, worker)
-        until(lambda: worker.ended)
-        assert client.execute("COMMIT").statusmessage == "COMMIT"
-        with pytest.raises(errors.Error, match="has ended"):
-            client.execute("FETCH kept")
-        assert client.execute("SELECT 1").fetchone() == (1,)
-        assert not served.pool._pinned
-
-
-def is_zombie(pid):
-    return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize("text", ["/* it's ; */ 'a'", "$$a;b$$", r"E'a\';b'", "$x$;$$;$x$"])
@@ -246,19 +138,16 @@ def test_a_mistake_is_marked_in_its_own_statement(served):
         assert int(failed.value.diag.statement_position) == text.rindex("nope") + 1
 
 
-def test_a_worker_is_free_again_when_its_held_cursors_are_closed(served):
-    with served.client(autocommit=True) as client:
-        for place in range(3 * served.pool.limits.transactions):
-            client.execute(f"DECLARE c{place} CURSOR WITH HOLD FOR SELECT range FROM range(9)")
-            assert fetched(client, f"FETCH 1 FROM c{place}") == [0]
-            if place % 2:
-                client.execute(f"CLOSE c{place}")
-            else:
-                client.execute(f"FETCH ALL FROM c{place}")
-        client.execute("DECLARE last CURSOR WITH HOLD FOR SELECT 1")
-        client.execute("DISCARD ALL")
+@pytest.mark.parametrize("closes", ["CLOSE ALL", "DISCARD ALL"])
+def test_all_cursors_are_closed_at_once(transaction, closes):
+    declared(transaction, "a")
+    declared(transaction, "b", "SELECT 1")
+    transaction.execute(closes)
+    for name in ("a", "b"):
+        transaction.execute("SAVEPOINT s")
         with pytest.raises(errors.InvalidCursorName):
-            client.execute("FETCH last")
+            transaction.execute(f"FETCH {name}")
+        transaction.execute("ROLLBACK TO s")
 
 
 def test_psycopg_reads_named_cursors(served):
@@ -267,13 +156,6 @@ def test_psycopg_reads_named_cursors(served):
         cursor.execute("SELECT range AS i FROM range(%s)", [2500])
         assert [column.name for column in cursor.description] == ["i"]
         assert [i for (i,) in cursor] == list(range(2500))
-    with (
-        served.client(autocommit=True) as client,
-        client.cursor("held", withhold=True, scrollable=False) as cursor,
-    ):
-        cursor.execute("SELECT range FROM range(30)")
-        cursor.scroll(5)
-        assert cursor.fetchmany(2) == [(5,), (6,)]
     old = psycopg2.connect(host="127.0.0.1", port=served.port, user="ann", dbname="trilayer")
     with old, old.cursor("named") as cursor:
         cursor.execute("SELECT range FROM range(%s)", (5000,))

@@ -2,13 +2,10 @@
 
 import asyncio
 import gc
-import json
 import shutil
-import sys
 import weakref
 from pathlib import Path
 
-import psutil
 import pytest
 from psycopg import errors
 
@@ -50,29 +47,6 @@ def test_an_answer_that_nobody_reads_is_not_another_client_s(project):
                 async with pool.ask(Question("SELECT 'theirs'", output="json")):
                     raise Refusal("0A000", "not what was wanted")
             assert await answer(pool, "SELECT 'mine'") == b'[["mine"]]'
-
-    asyncio.run(run())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_worker_whose_client_reads_nothing_computes_nothing(project):
-    """It would compute beside those whose turn it is."""
-    # Only whole batches are sent, and the first rows are more than one.
-    endless = "SELECT 1 FROM range(1_000_000_000_000) t(i) WHERE i < 200_000 OR i > 999_999_999_990"
-
-    async def run():
-        async with Pool(project, EngineLimits(workers=2)) as pool:
-            async with pool.ask(Question(endless, output="json")):
-                (pid,) = pool.pids
-                await until_in_loop(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-            question = Question("SELECT 1 FROM range(200_000)", output="json")
-            async with pool.ask(question) as found:
-                (pid,) = pool.pids
-                await until_in_loop(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
-                rows = json.loads(b"".join([chunk async for chunk in found.chunks()]))
-                assert len(rows) == 200_000
-            assert await answer(pool, "SELECT 1") == b"[[1]]"
-            assert pool.pids == [pid]  # which goes on
 
     asyncio.run(run())
 
@@ -246,61 +220,22 @@ async def leased(pool, who, number=1):
     return [await pool.lease(who) for _ in range(number)]
 
 
-def test_a_client_whose_worker_is_ended_does_not_take_that_of_another(project):
+def test_as_many_workers_are_kept_idle_as_may_compute_at_once(project):
     async def run():
-        async with Pool(project, EngineLimits(workers=1)) as pool:
-            (hers,) = await leased(pool, "ann")
-            pool.give_back(hers)
-            for _ in range(2):
-                (his,) = await leased(pool, "bob")
-                assert his.pid != hers.pid
-                pool.drop(his)
-            assert await leased(pool, "ann") == [hers]
-
-    asyncio.run(run())
-
-
-def test_a_worker_that_was_idle_for_a_while_is_for_any_client(project, monkeypatch):
-    async def run():
-        async with Pool(project, EngineLimits(workers=1)) as pool:
-            (worker,) = await leased(pool, "ann")
-            pool.give_back(worker)
-            monkeypatch.setattr("trilayer_server.engine.pool.OWN_S", 0.0)
-            assert await leased(pool, "bob") == [worker]
-
-    asyncio.run(run())
-
-
-def test_idle_workers_are_kept_of_each_client_as_many_as_of_others(project):
-    async def run():
-        async with Pool(project, EngineLimits(workers=1)) as pool:
-            (hers,) = await leased(pool, "ann")
-            his = await leased(pool, "bob", 8)
-            for worker in (hers, *his):
+        async with Pool(project, EngineLimits(workers=2)) as pool:
+            leased = [await pool.lease(who) for who in ("ann", "bob", "bob")]
+            for worker in leased:
                 pool.give_back(worker)
-            assert pool._idle == [hers, *his[1:]]
-            assert await leased(pool, "cy") == [his[1]]  # one is taken if there are enough
-            assert his[0].ended
+            assert pool._idle == leased[1:]
+            assert leased[0].ended
+            assert await pool.lease("cy") == leased[2]
 
     asyncio.run(run())
 
 
-def test_a_client_that_needs_many_forks_has_another_wait_for_few(project):
+def test_a_client_that_leaves_before_its_worker_is_forked_keeps_its_slot_until_then(project):
     async def run():
-        async with Pool(project, EngineLimits(workers=2)) as pool:
-            await pool.state()  # the loader has started
-            many = [asyncio.create_task(pool.lease("bob")) for _ in range(12)]
-            await until_in_loop(lambda: any(one.done() for one in many))
-            await pool.lease("ann")
-            assert sum(one.done() for one in many) < 6
-            await asyncio.gather(*many)
-
-    asyncio.run(run())
-
-
-def test_a_client_that_leaves_before_its_worker_is_forked_has_one_fork_under_way(project):
-    async def run():
-        async with Pool(project, EngineLimits(workers=2)) as pool:
+        async with Pool(project, EngineLimits(workers=1, transactions=1)) as pool:
             await pool.state()
             async with pool._dialog:
                 for _ in range(3):
@@ -309,8 +244,7 @@ def test_a_client_that_leaves_before_its_worker_is_forked_has_one_fork_under_way
                         await asyncio.sleep(0)
                     gone.cancel()
                     await asyncio.gather(gone, return_exceptions=True)
-                assert (pool._forking.taken("bob"), pool._forking.waiting) == (1, [])
-            await until_in_loop(lambda: not pool._forking.taken("bob"))
-            await until_in_loop(lambda: pool.pids == [])  # a moment later
+                assert pool._slots._all._value == 0
+            await until_in_loop(lambda: pool._slots._all._value == 2 and pool.pids == [])
 
     asyncio.run(run())

@@ -69,7 +69,7 @@ def test_a_mistake_beside_parameters_is_marked_in_what_the_client_wrote(client):
         f"SELECT n {FROM}; SELECT 'ä';\n SELECT ^nn {FROM}",
         f"COPY (SELECT ^nn {FROM}) TO STDOUT",
         f"SELECT 1; COPY (SELECT ^nn {FROM}) TO STDOUT",
-        f"DECLARE c CURSOR WITH HOLD FOR SELECT ^nn {FROM}",
+        f"BEGIN; DECLARE c CURSOR FOR SELECT ^nn {FROM}",
     ],
 )
 def test_a_mistake_is_marked_in_the_whole_text(client, marked):

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[4]
 SOURCES = ROOT / "console"
-BUILT = ROOT / "trilayer" / "server" / "console"
+BUILT = ROOT / "trilayer_server" / "console"
 SUMS = "SHA256SUMS"
 NAMESPACES = {
     "http://www.w3.org/1999/xhtml",

@@ -138,7 +138,7 @@ def test_what_is_wrong_with_a_request_is_said_with_the_fields_name(site, body, s
     with site.served.client() as client:
         error = client.post("/v1/sql", json=body).json()["error"]
     assert error["message"] == said
-    assert error["hint"] == "See /docs for what a request may have"
+    assert error["hint"] == "See /openapi.json for what a request may have"
 
 
 def test_what_is_wrong_with_an_address_or_a_text_is_said_too(site):

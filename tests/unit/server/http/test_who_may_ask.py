@@ -98,7 +98,7 @@ def test_a_form_of_another_page_can_not_ask(serving):
 
 def test_every_answer_has_the_headers(serving):
     with serving().client() as client:
-        for answer in (client.get("/docs"), client.get("/nothing"), client.get("/healthz")):
+        for answer in (client.get("/openapi.json"), client.get("/nothing"), client.get("/healthz")):
             assert answer.headers["content-security-policy"].startswith("default-src 'self'")
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert answer.headers["x-frame-options"] == "DENY"
@@ -146,7 +146,7 @@ def test_wrong_logins(serving, given, monkeypatch):
     monkeypatch.setattr(security, "WRONG_S", 0)
     headers = {"Authorization": given} if given else {}
     with serving(access=WITH_PASSWORDS).client(headers=headers) as client:
-        for path in ("/v1/session", "/docs", "/metrics", "/nothing"):
+        for path in ("/v1/session", "/openapi.json", "/metrics", "/nothing"):
             answer = client.get(path)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"].startswith('Basic realm="trilayer"')
