@@ -10,20 +10,17 @@ taken for a complete one.
 from __future__ import annotations
 
 import json
-import re
-from base64 import b64encode
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
+import httpx
 import pyarrow as pa
-import urllib3
 from pydantic import TypeAdapter
-from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 
 from serving_layer.history import Version
 from serving_layer.result import Provenance, Result, closed, without_hugeint
@@ -45,9 +42,6 @@ ANSWER_S = 3_600.0
 
 _VERSIONS = TypeAdapter(list[Version])
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
-_OF_URLLIB3 = re.compile(r"^HTTPS?Connection\(.*?\): ")
-"""What the messages of urllib3's errors begin with. Users need not know it."""
-
 CONNECTIONS = 8
 """How many connections are kept for threads that ask at the same time."""
 
@@ -150,12 +144,12 @@ class RemoteConnection:
                 "the address of a server must be http://HOST:PORT or https://HOST:PORT; got"
                 f" {_shown(url)!r}"
             )
-        name, secret = unquote(parts.username or ""), unquote(parts.password or "")
+        login = unquote(parts.username or ""), unquote(parts.password or "")
         place = parts.netloc.rpartition("@")[2]
         self._address = f"{parts.scheme}://{place}"
         self._base = f"{self._address}{parts.path.rstrip('/')}"
-        self._timeout_s, self._closed = timeout_s, False
-        self._client = _client(parts.scheme, parts.hostname, _login(name, secret), timeout_s)
+        self._timeout_s = timeout_s
+        self._client = _client(parts.hostname, login if any(login) else None, timeout_s)
 
     def __enter__(self) -> RemoteConnection:
         return self
@@ -165,12 +159,11 @@ class RemoteConnection:
 
     def close(self) -> None:
         """Closes the connection. Whatever is asked of it afterwards raises UsageError."""
-        self._closed = True
-        self._client.clear()
+        self._client.close()
 
     def _check_open(self) -> None:
-        """Raises UsageError if the connection was closed: urllib3 would open it again."""
-        if self._closed:
+        """Raises UsageError if the connection was closed."""
+        if self._client.is_closed:
             raise closed()
 
     @cached_property
@@ -264,34 +257,28 @@ class RemoteConnection:
     @contextmanager
     def _sent(
         self, method: str, path: str, body: Mapping[str, Any] | None
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
+    ) -> Iterator[httpx.Response]:
         """The response to a request, which is read in the block."""
         self._check_open()
         try:
-            response = self._client.request(
-                method, f"{self._base}{path}", json=body, preload_content=False
-            )
-            try:
-                if response.status != 200:
+            with self._client.stream(method, f"{self._base}{path}", json=body) as response:
+                if response.status_code != 200:
                     raise self._told(response)
                 yield response
-            finally:
-                # One that was read to its end has left its connection for the next request.
-                response.close()
-        except ReadTimeoutError:
+        except httpx.ReadTimeout:
             raise EnvironmentFault(
                 f"the server {self._address} must answer in time; it has not; ask again, or for"
                 " less"
             ) from None
-        except ProtocolError:
+        except (httpx.ProtocolError, httpx.ReadError, httpx.WriteError, httpx.DecodingError):
             raise self._cut_off() from None
-        except HTTPError as error:
+        except (httpx.TransportError, httpx.InvalidURL) as error:
             raise EnvironmentFault(
-                f"the server {self._address} can't be reached: {_OF_URLLIB3.sub('', str(error))};"
-                " start it with `trilayer serve`"
+                f"the server {self._address} can't be reached: {error}; start it with"
+                " `trilayer serve`"
             ) from None
 
-    def _told(self, response: urllib3.BaseHTTPResponse) -> TrilayerError:
+    def _told(self, response: httpx.Response) -> TrilayerError:
         """The error that the server has told."""
         try:
             error = json.loads(response.read())["error"]
@@ -302,7 +289,7 @@ class RemoteConnection:
         for kind in (CoverageError, IntegrityError):
             if code == kind.sqlstate:
                 return kind(said)
-        if response.status in (400, 401, 403, 404, 413):
+        if response.status_code in (400, 401, 403, 404, 413):
             return UsageError(said)
         return EnvironmentFault(said)
 
@@ -327,12 +314,15 @@ class _Read:
 
     closed = False
 
-    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
-        self._response, self.last = response, b""
+    def __init__(self, response: httpx.Response) -> None:
+        self._parts, self._ahead, self.last = response.iter_bytes(), bytearray(), b""
 
     def read(self, size: int) -> bytes:
         """Reads so many bytes, and fewer only at the end."""
-        data = self._response.read(size)
+        while len(self._ahead) < size and (part := next(self._parts, None)) is not None:
+            self._ahead += part
+        data = bytes(self._ahead[:size])
+        del self._ahead[:size]
         self.last = (self.last + data[-len(END) :])[-len(END) :]
         return data
 
@@ -340,46 +330,25 @@ class _Read:
         """Does nothing: whoever sent the request closes the response."""
 
 
-def _client(
-    scheme: str, host: str, headers: Mapping[str, str], timeout_s: float
-) -> urllib3.PoolManager:
+def _client(host: str, login: tuple[str, str] | None, timeout_s: float) -> httpx.Client:
     """A client of a server, by the proxy of the environment if it has one for it.
 
     Raises:
         UsageError: That proxy is none of HTTP.
     """
-    options: dict[str, Any] = {
-        "maxsize": CONNECTIONS,
-        "headers": headers,
-        "timeout": urllib3.Timeout(connect=CONNECT_S, read=timeout_s + CONNECT_S),
-        "retries": False,
-    }
-    proxies = getproxies()
-    proxy = proxies.get(scheme) or proxies.get("all")
-    if not proxy or host in _OWN_MACHINE or proxy_bypass(host):
-        return urllib3.PoolManager(**options)
-    proxy = proxy if "://" in proxy else f"http://{proxy}"
-    parts = urlsplit(proxy)
-    if parts.scheme not in ("http", "https"):
-        raise UsageError(
-            f"the proxy of the environment must be one of HTTP; got {parts.scheme}://; set"
-            f" {scheme}_proxy to another, or no_proxy to {host}"
+    try:
+        return httpx.Client(
+            auth=login,
+            trust_env=host not in _OWN_MACHINE,
+            verify=ssl.create_default_context(),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=CONNECTIONS),
+            timeout=httpx.Timeout(timeout_s + CONNECT_S, connect=CONNECT_S),
         )
-    login = unquote(parts.username or ""), unquote(parts.password or "")
-    return urllib3.ProxyManager(
-        proxy,
-        **options,
-        proxy_headers={"proxy-authorization": _basic(*login)} if login[0] else {},
-    )
-
-
-def _basic(name: str, secret: str) -> str:
-    return f"Basic {b64encode(f'{name}:{secret}'.encode()).decode()}"
-
-
-def _login(name: str, secret: str) -> Mapping[str, str]:
-    """The header by which a server knows its user, if there is one."""
-    return {"authorization": _basic(name, secret)} if name or secret else {}
+    except (ValueError, ImportError) as error:
+        raise UsageError(
+            f"the proxy of the environment must be one of HTTP; got another: {error}; set"
+            f" http_proxy, https_proxy or all_proxy to another, or no_proxy to {host}"
+        ) from None
 
 
 def _parsed(text: str) -> Any:

@@ -173,7 +173,7 @@ def test_the_bytes_of_what_is_prepared_are_summed_up():
             case 5 if chosen.random() < 0.1:
                 kept.statements.clear()
             case 6 if chosen.random() < 0.1:
-                kept.end_transaction(commits=True)
+                kept.end_transaction()
         for all_ in (kept.statements, kept.portals):
             assert all_.size == sum(len(name) + one.size for name, one in all_.items())
 
