@@ -132,6 +132,11 @@ def test_threads_of_a_worker_leave_most_of_its_memory_to_questions(served):
     """What is reserved for each thread counts, since what is limited is address space."""
     with served.client() as client:  # in a transaction, all are answered by one worker
         client.execute("SELECT 1")
+        for worker in workers(served):  # what a greedy statement has reserved stays with its worker
+            worker.kill()
+        until(lambda: not workers(served))
+        client.rollback()
+        client.execute("SELECT 1")
         before = {worker.pid: worker.num_threads() for worker in workers(served)}
         client.execute("SELECT 1; SELECT relname FROM pg_catalog.pg_class")
         client.execute(
