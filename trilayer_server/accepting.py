@@ -13,8 +13,10 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from trilayer_core.errors import EnvironmentFault
 
 logger = logging.getLogger("trilayer_server")
 
@@ -98,34 +100,48 @@ class Bucket:
         self._left -= 1
 
 
-async def listening(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on each address of a host, on the same port. Raises OSError.
+@asynccontextmanager
+async def listening(host: str, port: int, option: str) -> AsyncIterator[list[socket.socket]]:
+    """Sockets that listen on each address of a host, on the same port, during the block.
 
     Args:
         host: The host.
         port: The port; 0 for any that is free.
+        option: The option of the command line that chooses another port.
+
+    Raises:
+        EnvironmentFault: The port is taken, or there is no such host.
     """
+    sockets: list[socket.socket] = []
+    try:
+        try:
+            await _listen(host, port, sockets)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the server can't listen on {host}:{port}: {error.strerror}; choose another port"
+                f" with {option}, or any that is free with --any-port"
+            ) from None
+        yield sockets
+    finally:
+        for one in sockets:
+            one.close()
+
+
+async def _listen(host: str, port: int, sockets: list[socket.socket]) -> None:
     found = await asyncio.get_running_loop().getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    sockets: list[socket.socket] = []
-    try:
-        for family, address in dict.fromkeys((family, address) for family, *_, address in found):
-            # asyncio sends small parts at once only if the protocol is named.
-            one = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-            sockets.append(one)
-            one.setblocking(False)
-            if os.name == "posix":
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind((address[0], sockets[0].getsockname()[1] or port, *address[2:]))
-            one.listen(WAITING)
-    except BaseException:
-        for one in sockets:
-            one.close()
-        raise
-    return sockets
+    for family, address in dict.fromkeys((family, address) for family, *_, address in found):
+        # asyncio sends small parts at once only if the protocol is named.
+        one = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        sockets.append(one)
+        one.setblocking(False)
+        if os.name == "posix":
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.bind((address[0], sockets[0].getsockname()[1] or port, *address[2:]))
+        one.listen(WAITING)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from trilayer_core.project import Project
 from trilayer_server.engine.frames import pickled
 from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import Question, Refusal
-from trilayer_server.http.engine import chunks_of
+from trilayer_server.engine.worker_process import chunks_of
 from trilayer_server.metrics import Metrics
 
 logger = logging.getLogger("trilayer_server")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 
@@ -36,3 +37,12 @@ class Slots:
             own.release()
 
         return release
+
+    @asynccontextmanager
+    async def slot(self, client: str) -> AsyncIterator[None]:
+        """Waits for a slot, which the client has during the block."""
+        release = await self.take(client)
+        try:
+            yield
+        finally:
+            release()

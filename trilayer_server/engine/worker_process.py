@@ -12,8 +12,8 @@ import pickle
 import select
 import signal
 import struct
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -271,7 +271,7 @@ class Answer:
         self.schema, self.provenance, self.rows = opened.schema, opened.provenance, 0
         self._worker, self.ended = worker, False
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The answer's bytes. Raises Refusal if it can't be completed."""
         try:
             async for part in self._worker.rows():
@@ -282,3 +282,13 @@ class Answer:
         except Refusal:
             self.ended = True
             raise
+
+
+@asynccontextmanager
+async def chunks_of(answer: Answer) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The chunks of an answer, which end with the block, before the question does."""
+    chunks = answer.chunks()
+    try:
+        yield chunks
+    finally:
+        await chunks.aclose()

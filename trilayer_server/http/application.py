@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from trilayer_server.engine.pool import Pool
 from trilayer_server.http import changing, reading, sql, subscribe
-from trilayer_server.http.engine import Engine
 from trilayer_server.http.faults import (
     INTERNAL,
     INVALID,
@@ -32,7 +32,7 @@ OPEN_TO_THIS_MACHINE = WebAccess()
 
 
 def app(
-    engine: Engine,
+    engine: Pool,
     store: StoreReader,
     *,
     access: WebAccess = OPEN_TO_THIS_MACHINE,

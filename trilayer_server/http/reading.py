@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse, Response
 
 from serving_layer.result import Provenance
+from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import Refusal
 from trilayer_server.http import catalog
-from trilayer_server.http.engine import Engine
 from trilayer_server.http.faults import BROKEN, INVALID, Failure
 from trilayer_server.http.limits import Limits
 from trilayer_server.http.security import WebAccess, requester_of
@@ -45,7 +45,7 @@ class Answered(BaseModel):
 
 def add(
     app: FastAPI,
-    engine: Engine,
+    engine: Pool,
     store: StoreReader,
     access: WebAccess,
     limits: Limits,
@@ -141,7 +141,7 @@ def _add_publications(app: FastAPI, store: StoreReader) -> None:
         return JSONResponse(await store.quarantine(stream, limit, whole, who))
 
 
-def _add_health(app: FastAPI, engine: Engine, limits: Limits) -> None:
+def _add_health(app: FastAPI, engine: Pool, limits: Limits) -> None:
     @app.get("/healthz", tags=["health"])
     async def alive() -> dict[str, str]:
         """Whether the process answers."""

@@ -227,13 +227,10 @@ class Guard:
         if known is not None and now < known[2]:
             return known[0], known[1]
         name, password = _credentials(given)
-        release = await self._checking.take(client_of(address))
-        try:
+        async with self._checking.slot(client_of(address)):
             role = await asyncio.to_thread(authenticate, name, password)
             if role is None:
                 await asyncio.sleep(WRONG_S)
-        finally:
-            release()
         if role is None:
             raise login_needed("the login must be one that this server knows; it is not")
         if len(self._remembered) >= MOST_REMEMBERED:

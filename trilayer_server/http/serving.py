@@ -16,7 +16,6 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from trilayer_core.errors import EnvironmentFault
 from trilayer_server import accepting
 from trilayer_server.engine.question import STATEMENT_BYTES
 
@@ -247,7 +246,6 @@ async def serve(
     Raises:
         EnvironmentFault: The port is taken.
     """
-    listening = _listening(host, port)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -264,39 +262,21 @@ async def serve(
         ssl_keyfile=key,
     )
     logging.getLogger("uvicorn.error").addFilter(_is_unexpected)
-    server = _Server(config)
-    running = asyncio.create_task(server.serve([]))
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        while not server.started and not running.done():
-            await asyncio.sleep(0.01)
-        if not running.done():
-            listening.listen(accepting.WAITING)
-            with accepting.accepting([listening], server.begin):
-                on_ready(listening.getsockname()[1])
-                await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopping.cancel()
-        await server.beginnings.end()
-        # Clients that follow an answer would otherwise never leave.
-        app.state.end()
-        server.should_exit = True
-        await running
-        listening.close()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small parts at once only if the protocol is named.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise EnvironmentFault(
-            f"the server can't listen on {host}:{port}: {error.strerror}; choose another port with"
-            " --http-port, or any that is free with --any-port"
-        ) from None
-    listening.setblocking(False)
-    return listening
+    async with accepting.listening(host, port, "--http-port") as sockets:
+        server = _Server(config)
+        running = asyncio.create_task(server.serve([]))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            while not server.started and not running.done():
+                await asyncio.sleep(0.01)
+            if not running.done():
+                with accepting.accepting(sockets, server.begin):
+                    on_ready(sockets[0].getsockname()[1])
+                    await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            await server.beginnings.end()
+            # Clients that follow an answer would otherwise never leave.
+            app.state.end()
+            server.should_exit = True
+            await running

@@ -19,12 +19,13 @@ from typing import Any
 
 from serving_layer.snapshot import Layer
 from trilayer_core.errors import did_you_mean
+from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import CANCELLED, Question, Refusal
+from trilayer_server.engine.slots import Slots
+from trilayer_server.engine.worker_process import chunks_of
 from trilayer_server.http.columns import columns_json
-from trilayer_server.http.engine import Engine, chunks_of
 from trilayer_server.http.faults import INTERNAL, INVALID, TOO_MUCH
 from trilayer_server.http.limits import Limits
-from trilayer_server.http.one_by_one import OneByOne
 from trilayer_server.http.subscriber import Event, Reason, Subscriber
 from trilayer_server.http.watch import Watch, state_of
 from trilayer_server.metrics import Metrics
@@ -84,16 +85,16 @@ class Shared:
         self,
         followed: Followed,
         who: str,
-        engine: Engine,
+        engine: Pool,
         watch: Watch,
-        one_by_one: OneByOne,
+        slots: Slots,
         limits: Limits,
         metrics: Metrics,
     ) -> None:
         self.followed, self._who = followed, who
         self._key: Sequence[str] | None = followed.key
         self.subscribers: set[Subscriber] = set()
-        self._engine, self._watch, self._one_by_one = engine, watch, one_by_one
+        self._engine, self._watch, self._slots = engine, watch, slots
         self._limits, self._metrics = limits, metrics
         self._answer: _Answer | None = None
         self._snapshots: dict[Reason, Event] = {}
@@ -233,7 +234,7 @@ class Shared:
         with self._metrics.question("subscribe") as outcome:
             try:
                 async with (
-                    self._one_by_one.turn(),
+                    self._slots.slot(self._who),
                     asyncio.timeout(self._limits.answer_s),
                     self._engine.ask(question, SUBSCRIPTIONS) as answer,
                     chunks_of(answer) as chunks,

@@ -23,9 +23,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from serving_layer.snapshot import Layer
+from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import CANCELLED, Output, Parameters, Question, Refusal
+from trilayer_server.engine.worker_process import Answer, chunks_of
 from trilayer_server.http.columns import columns_json
-from trilayer_server.http.engine import Answer, Engine, chunks_of
 from trilayer_server.http.faults import INVALID, TOO_MUCH, Failure, of_refusal
 from trilayer_server.http.limits import Limits
 from trilayer_server.http.questions import Questions, Running
@@ -88,9 +89,7 @@ class Asked(BaseModel):
         return validate(given)
 
 
-def add(
-    app: FastAPI, engine: Engine, questions: Questions, limits: Limits, metrics: Metrics
-) -> None:
+def add(app: FastAPI, engine: Pool, questions: Questions, limits: Limits, metrics: Metrics) -> None:
     """Adds the endpoints to an application."""
 
     @app.post("/v1/sql", tags=["questions"], response_class=Response)
@@ -204,7 +203,7 @@ class _Answering(Response):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Pool,
         questions: Questions,
         limits: Limits,
         metrics: Metrics,

@@ -30,10 +30,11 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, TrilayerError, there_are
 from trilayer_core.project import Project
+from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import SERVER, Question, Refusal
 from trilayer_server.engine.slots import Slots
+from trilayer_server.engine.worker_process import chunks_of
 from trilayer_server.http.columns import columns_json, rows_json
-from trilayer_server.http.engine import Engine, chunks_of
 from trilayer_server.http.faults import BROKEN, NOT_FOUND, NOT_READY, Failure, of_error, of_refusal
 from trilayer_server.http.limits import USUAL, Limits
 
@@ -58,7 +59,7 @@ class StoreReader:
         differences: For each view whose answer was once found to be wrong, when and how.
     """
 
-    def __init__(self, project: Project, engine: Engine, limits: Limits = USUAL) -> None:
+    def __init__(self, project: Project, engine: Pool, limits: Limits = USUAL) -> None:
         """Prepares it; nothing is read yet.
 
         Args:

@@ -13,11 +13,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from serving_layer.snapshot import Layer
+from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import Refusal
-from trilayer_server.http.engine import Engine
+from trilayer_server.engine.slots import Slots
 from trilayer_server.http.faults import TOO_MANY, Failure, of_refusal
 from trilayer_server.http.limits import Limits
-from trilayer_server.http.one_by_one import OneByOne
 from trilayer_server.http.security import Requester, requester_of
 from trilayer_server.http.shared import Followed, Shared
 from trilayer_server.http.sql import check_length
@@ -30,6 +30,9 @@ logger = logging.getLogger("trilayer_server")
 RETRY_MS = 2_000
 """How long a client waits before it connects again, in ms."""
 
+AT_ONCE = 4
+"""How many followed questions are evaluated at once, each by a worker that has to be forked."""
+
 _HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store",
@@ -40,9 +43,9 @@ _HEADERS = {
 class Subscriptions:
     """All questions that are followed, and who follows them."""
 
-    def __init__(self, engine: Engine, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, engine: Pool, limits: Limits, metrics: Metrics) -> None:
         self._engine, self._limits, self._metrics = engine, limits, metrics
-        self._watch, self._one_by_one = Watch(engine, limits), OneByOne()
+        self._watch, self._slots = Watch(engine, limits), Slots(AT_ONCE)
         self._shared: dict[Followed, Shared] = {}
         self._drops: dict[Followed, asyncio.TimerHandle] = {}
         # How many subscribers of a question a client is.
@@ -84,7 +87,7 @@ class Subscriptions:
                 client.who,
                 self._engine,
                 self._watch,
-                self._one_by_one,
+                self._slots,
                 self._limits,
                 self._metrics,
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import Refusal
-from trilayer_server.http.engine import Engine
 from trilayer_server.http.faults import BROKEN
 from trilayer_server.http.limits import Limits
 
@@ -14,7 +14,7 @@ GAP_S = 0.01
 """The shortest time between two looks, in seconds, however many files are written."""
 
 
-async def state_of(engine: Engine, limits: Limits) -> int:
+async def state_of(engine: Pool, limits: Limits) -> int:
     """The state of the engine's answers, in time.
 
     Raises:
@@ -32,7 +32,7 @@ async def state_of(engine: Engine, limits: Limits) -> int:
 class Watch:
     """One look at the engine's state for all who wait for the next."""
 
-    def __init__(self, engine: Engine, limits: Limits) -> None:
+    def __init__(self, engine: Pool, limits: Limits) -> None:
         self._engine, self._limits = engine, limits
         self._waiting: dict[asyncio.Future[int], int] = {}
         self._looking: asyncio.Task[None] | None = None

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from serving_layer.snapshot import Layer
-from trilayer_core.errors import EnvironmentFault, UsageError
+from trilayer_core.errors import UsageError
 from trilayer_server import accepting, introspection
 from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import Refusal
@@ -81,19 +81,11 @@ class Server:
             EnvironmentFault: The port is taken.
         """
         try:
-            sockets = await accepting.listening(self._host, port)
-        except OSError as error:
-            raise EnvironmentFault(
-                f"the server can't listen on {self._host}:{port}: {error.strerror}; choose another"
-                " port with --port, or any that is free with --any-port"
-            ) from None
-        try:
-            with accepting.accepting(sockets, self._begin):
-                on_ready(sockets[0].getsockname()[1])
-                await stop.wait()
+            async with accepting.listening(self._host, port, "--port") as sockets:
+                with accepting.accepting(sockets, self._begin):
+                    on_ready(sockets[0].getsockname()[1])
+                    await stop.wait()
         finally:
-            for listening in sockets:
-                listening.close()
             await self._meetings.end()
 
     def _begin(self, accepted: socket.socket) -> None:

@@ -42,12 +42,12 @@ def test_each_connection_counts_once(monkeypatch):
     monkeypatch.setattr(accepting, "PER_S", 1e-6)
 
     async def run():
-        (listening,) = await accepting.listening("127.0.0.1", 0)
         accepted = []
-        with listening, accepting.accepting([listening], accepted.append), ExitStack() as stack:
-            for number in range(10):
-                stack.enter_context(socket.create_connection(listening.getsockname()))
-                await until_in_loop(lambda number=number: len(accepted) > number)
+        async with accepting.listening("127.0.0.1", 0, "--port") as sockets:
+            with accepting.accepting(sockets, accepted.append), ExitStack() as stack:
+                for number in range(10):
+                    stack.enter_context(socket.create_connection(sockets[0].getsockname()))
+                    await until_in_loop(lambda number=number: len(accepted) > number)
         for one in accepted:
             one.close()
 
@@ -56,18 +56,17 @@ def test_each_connection_counts_once(monkeypatch):
 
 def test_small_parts_are_sent_at_once():
     async def run():
-        (listening,) = await accepting.listening("127.0.0.1", 0)
         accepted = []
-        with (
-            listening,
-            accepting.accepting([listening], accepted.append),
-            socket.create_connection(listening.getsockname()),
-        ):
-            await until_in_loop(lambda: accepted)
-            _, writer = await accepting.connected(accepted[0])
-            connection = writer.get_extra_info("socket")
-            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            writer.close()
+        async with accepting.listening("127.0.0.1", 0, "--port") as sockets:
+            with (
+                accepting.accepting(sockets, accepted.append),
+                socket.create_connection(sockets[0].getsockname()),
+            ):
+                await until_in_loop(lambda: accepted)
+                _, writer = await accepting.connected(accepted[0])
+                connection = writer.get_extra_info("socket")
+                assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                writer.close()
 
     asyncio.run(run())
 

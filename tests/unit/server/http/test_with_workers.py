@@ -3,7 +3,6 @@
 import sys
 import threading
 import time
-from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -12,7 +11,6 @@ import serving_layer
 from tests.support.served_http import ServedHttp, counts, events, opened
 from tests.support.waiting import until
 from trilayer_server.engine.pool import Pool
-from trilayer_server.http import one_by_one
 from trilayer_server.http.limits import Limits
 
 ENDLESS = "SELECT count(*) FROM range(1_000_000_000_000)"
@@ -151,21 +149,6 @@ def test_new_files_are_noticed(tmp_path):
         assert next(stream)[2]["upserts"] == [[7]]
         made.written.publish(counts(ann=8), 0, 240_000)
         assert next(stream)[2]["upserts"] == [[8]]
-
-
-def test_one_worker_answers_all_questions_that_are_followed(served, monkeypatch):
-    monkeypatch.setattr(one_by_one, "PATIENCE_S", 3_600)  # however slow this machine is
-    with ExitStack() as stack:
-        streams = [
-            events(stack.enter_context(served.follow(f"SELECT sum(n)::INT AS n, {one} FROM sold")))
-            for one in range(4)
-        ]
-        for stream in streams:
-            next(stream)
-        served.written.commit(counts(dora=5), 1, 240_000)
-        for stream in streams:
-            assert any(name == "change" for name, _, _ in stream)
-        assert len(served._pool.pids) == 1
 
 
 def test_the_state_of_the_store(served):
