@@ -25,9 +25,7 @@ FILE_LINES = 400
 """The most code lines of a file."""
 
 LONGER = {
-    "trilayer_server/engine/pool.py",
     "trilayer_server/introspection/expressions.py",
-    "trilayer_server/wire/session.py",
     "trilayer_core/definitions/expressions.py",
     "trilayer_core/definitions/inference.py",
     "trilayer_core/definitions/stream.py",

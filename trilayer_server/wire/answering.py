@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from trilayer_server.engine.question import CANCELLED, Refusal
 from trilayer_server.engine.worker_process import Done, Worker
 from trilayer_server.metrics import Metrics
 from trilayer_server.wire.client import Client
+from trilayer_server.wire.connection import Connection
 
 LOOK_S = 1.0
 """How often it is looked for a client that has gone while its answer is computed, in seconds."""
@@ -18,25 +19,15 @@ LOOK_S = 1.0
 class Answering:
     """Answers for one client."""
 
-    def __init__(
-        self,
-        client: Client,
-        metrics: Metrics,
-        has_gone: Callable[[], bool],
-        abort: Callable[[], None],
-        send: Callable[[bytes], Awaitable[None]],
-    ) -> None:
+    def __init__(self, client: Client, metrics: Metrics, connection: Connection) -> None:
         """Prepares it; nothing is asked yet.
 
         Args:
             client: Has the worker.
             metrics: What is measured.
-            has_gone: Returns whether the client has left.
-            abort: Ends the connection, with all that the client has asked.
-            send: Sends a part of an answer, and waits for a client that does not read.
+            connection: Takes the parts of answers.
         """
-        self._client, self._metrics = client, metrics
-        self._has_gone, self._abort, self._send = has_gone, abort, send
+        self._client, self._metrics, self._connection = client, metrics, connection
 
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[Worker]:
@@ -62,9 +53,9 @@ class Answering:
 
     def _look(self) -> None:
         """Ends the answer that is computed if its client has gone."""
-        if self._has_gone():
+        if self._connection.has_gone():
             self._client.cancel()
-            self._abort()
+            self._connection.abort()
         # The answer may not have begun: it waits for a worker.
         self._watch = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
@@ -75,5 +66,5 @@ class Answering:
             if isinstance(part, Done):
                 done = part
             else:
-                await self._send(part)
+                await self._connection.send_part(part)
         return done

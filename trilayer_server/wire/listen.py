@@ -22,6 +22,7 @@ from trilayer_server.users import is_loopback
 from trilayer_server.wire import messages
 from trilayer_server.wire.authentication import Access, Claim, authenticate
 from trilayer_server.wire.client import Client
+from trilayer_server.wire.connection import Connection
 from trilayer_server.wire.messages import Fault, ProtocolFault, Startup
 from trilayer_server.wire.session import Session
 from trilayer_server.wire.setting import layer_in
@@ -167,7 +168,7 @@ class Server:
             startup.options.get("application_name", ""),
             pid=pid,
         )
-        return Session(reader, writer, client, layer, known, self._metrics, pid, secret)
+        return Session(Connection(reader, writer), client, layer, known, self._metrics, pid, secret)
 
     def _admit(self, client: str, spare: int = 0, spare_each: int = 0) -> None:
         """Raises Refusal if there are too many clients."""

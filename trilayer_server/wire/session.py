@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
-import select
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -29,6 +25,7 @@ from trilayer_server.metrics import Metrics
 from trilayer_server.wire import messages
 from trilayer_server.wire.answering import Answering
 from trilayer_server.wire.client import Client
+from trilayer_server.wire.connection import Connection
 from trilayer_server.wire.copying import Copy, copy_of
 from trilayer_server.wire.cursors import (
     CURSOR_STATEMENTS,
@@ -42,35 +39,10 @@ from trilayer_server.wire.cursors import (
 from trilayer_server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
 from trilayer_server.wire.open_cursors import OpenCursors
 from trilayer_server.wire.prepared import Portal, Prepared, Statement
-from trilayer_server.wire.setting import Setting, layer_in, seconds_of, setting_of
+from trilayer_server.wire.setting import Setting, Settings, setting_of
 from trilayer_server.wire.text import first_word, is_nothing
 
 logger = logging.getLogger("trilayer_server")
-
-
-TOGETHER_BYTES = 1 << 16
-"""Up to so many bytes are kept to be sent at once."""
-
-READ_BYTES = 1 << 16
-"""How many bytes of a client are read at once."""
-
-_HEAD_BYTES = 5
-"""The kind of a message, and its length without that."""
-
-PATIENCE_S = 60.0
-"""How long a client may leave an answer unread before its connection ends, in seconds."""
-
-IDLE_S = 600.0
-"""How long a client that keeps a worker may take for its next message, in seconds.
-
-A client that keeps none may wait for as long as it likes, but not within a message.
-"""
-
-MOST_SETTINGS, MOST_SETTING_BYTES = 200, 1_000
-"""The most settings of a client that are remembered, and the longest name or value."""
-
-WITHOUT_OTHERS_S = 0.005
-"""How long a client's messages are answered before those of others are, in seconds."""
 
 
 class Session:
@@ -82,8 +54,7 @@ class Session:
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        connection: Connection,
         client: Client,
         layer: Layer,
         known: introspection.SessionInfo,
@@ -94,8 +65,7 @@ class Session:
         """Prepares it; `run` answers.
 
         Args:
-            reader: What the client sends, after its startup message.
-            writer: Where the answers go.
+            connection: What the client sends, and where the answers go.
             client: Its worker.
             layer: The layer in which names without a schema are looked up.
             known: What the client has said of itself.
@@ -104,21 +74,15 @@ class Session:
             secret: What a client needs in order to cancel its query.
         """
         self.pid, self._secret = pid, secret
-        self._reader, self._writer, self._client = reader, writer, client
-        self._layer = self._first_layer = layer
-        self._known = known
+        self._connection, self._client = connection, client
+        self._send, self._drain = connection.send, connection.drain
+        self._settings = Settings(layer, known)
         self._prepared = Prepared()
-        self._answering = Answering(
-            client, metrics, self._has_gone, writer.transport.abort, self._send_part
-        )
+        self._answering = Answering(client, metrics, connection)
         self._cursors = OpenCursors(client, self._prepared, self._answering)
         self._transaction = messages.IDLE
         # Whether messages are skipped until the next Sync, after an error.
         self._skips = False
-        self._kept: list[bytes] = []
-        self._kept_bytes = 0
-        self._unread = bytearray()
-        self._others_at = 0.0
 
     def cancel(self, secret: bytes) -> None:
         """Interrupts the query that runs, if the client may do so."""
@@ -131,63 +95,16 @@ class Session:
         if startup.minor or refused:
             self._send(messages.older_protocol(refused))
         self._send(messages.authenticated())
-        for name, value in self._known.reported().items():
+        for name, value in self._settings.known.reported().items():
             self._send(messages.parameter(name, value))
         self._send(messages.cancel_key(self.pid, self._secret))
         self._send(messages.ready(self._transaction))
         await self._drain()
         try:
-            while (message := await self._receive()) is not None:
+            while message := await self._connection.receive(self._client.has_worker):
                 await self._answer(*message)
         finally:
             self._client.leave()
-
-    async def _receive(self) -> tuple[bytes, Body] | None:
-        """The next message; None if the client has left."""
-        if (size := self._size_of_next()) is None:
-            keeps = self._client.has_worker
-            try:
-                # Half a message keeps the worker as well as none.
-                async with asyncio.timeout(IDLE_S if keeps or self._unread else None) as limit:
-                    while (size := self._size_of_next()) is None:
-                        if self._unread and limit.when() is None:
-                            limit.reschedule(asyncio.get_running_loop().time() + IDLE_S)
-                        if not (data := await self._reader.read(READ_BYTES)):
-                            return None
-                        self._unread += data
-                        self._others_at = time.monotonic() + WITHOUT_OTHERS_S
-            except TimeoutError:
-                code, why = "25P03", "terminating connection due to idle-in-transaction timeout"
-                if not keeps:
-                    code, why = "08P01", f"a message must be whole within {IDLE_S:g} s; it was not"
-                self._send(messages.error(Fault(code, why, severity="FATAL")))
-                self._flush()
-                return None
-        else:
-            await self._let_others()
-        kind, body = bytes(self._unread[:1]), Body(bytes(self._unread[_HEAD_BYTES:size]))
-        del self._unread[:size]
-        return None if kind == b"X" else (kind, body)
-
-    async def _let_others(self) -> None:
-        """Lets the clients go on that wait, if this one has kept them waiting for long enough.
-
-        What has arrived would otherwise all be answered first, because nothing else waits.
-        """
-        if time.monotonic() >= self._others_at:
-            await asyncio.sleep(0)
-            self._others_at = time.monotonic() + WITHOUT_OTHERS_S
-
-    def _size_of_next(self) -> int | None:
-        """The size of the next message; None until all of it was read. Raises ProtocolFault."""
-        if len(self._unread) < _HEAD_BYTES:
-            return None
-        length = int.from_bytes(self._unread[1:_HEAD_BYTES], "big")
-        if not 4 <= length <= messages.MOST_BYTES:
-            raise ProtocolFault(
-                f"a message must have at most {messages.MOST_BYTES:,} bytes; got {length:,}"
-            )
-        return 1 + length if len(self._unread) > length else None
 
     async def _answer(self, kind: bytes, body: Body) -> None:
         if self._skips and kind != b"S":
@@ -223,7 +140,7 @@ class Session:
             self._failed(Fault("XX000", f"internal error: {error}", "The server's log has more"))
             self._after_failure(kind)
         # A client may wait for an error; and one that asks without reading must wait.
-        if kind in (b"Q", b"S", b"H") or self._skips or not self._kept:
+        if kind in (b"Q", b"S", b"H") or self._skips or not self._connection.keeps:
             await self._drain()
 
     def _after_failure(self, kind: bytes) -> None:
@@ -243,42 +160,6 @@ class Session:
         if self._transaction == messages.IN_TRANSACTION:
             self._transaction = messages.FAILED
 
-    def _send(self, data: bytes) -> None:
-        """Keeps data for the client until it is enough, or until `_drain`."""
-        self._kept.append(data)
-        self._kept_bytes += len(data)
-        if self._kept_bytes >= TOGETHER_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._writer.write(b"".join(self._kept))
-        self._kept, self._kept_bytes = [], 0
-
-    async def _send_part(self, part: bytes) -> None:
-        """Sends a part of an answer, and waits for a client that does not read the others."""
-        self._send(part)
-        if not self._kept:
-            await self._drain()
-
-    async def _drain(self) -> None:
-        """Sends what is kept, and waits until the client has taken most of it."""
-        self._flush()
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await self._writer.drain()
-        except TimeoutError:
-            raise ConnectionAbortedError(f"it has read nothing for {PATIENCE_S:g} s") from None
-
-    def _has_gone(self) -> bool:
-        """Whether the client has closed the connection, even if it has left messages behind."""
-        if self._reader.at_eof() or self._writer.is_closing():
-            return True
-        if not hasattr(select, "POLLRDHUP"):  # only Linux has it
-            return False
-        poll = select.poll()
-        poll.register(self._writer.get_extra_info("socket"), select.POLLRDHUP)
-        return bool(poll.poll(0))
-
     # -- the simple protocol -----------------------------------------------------------------------
 
     async def _simple(self, text: str) -> None:
@@ -288,7 +169,7 @@ class Session:
             self._send(messages.EMPTY_QUERY)
         at = 0
         for sql in statements:
-            await self._let_others()
+            await self._connection.let_others()
             start = text.find(sql, at)
             with _placed(max(start, at)):
                 await self._answer_simply(sql)
@@ -377,31 +258,8 @@ class Session:
         return " ALL"  # by which clients know that they have to prepare again
 
     def _choose(self, chosen: Setting) -> None:
-        """Sets what has an effect here; the rest is only remembered."""
-        if chosen.name == "all":  # of RESET
-            self._layer, self._client.timeout_s = self._first_layer, None
-            self._known = replace(self._known, layer=self._layer, settings={})
-            return
-        if chosen.name == "search_path":
-            named = layer_in(chosen.value)
-            self._layer = named or self._first_layer
-            rest = {k: v for k, v in self._known.settings.items() if k != chosen.name}
-            self._known = replace(self._known, layer=self._layer, settings=rest)
-            if named or not chosen.value:
-                return
-        others = self._known.settings.keys() - {chosen.name}
-        longest = max(len(chosen.name), len(chosen.value))
-        if len(others) >= MOST_SETTINGS or longest > MOST_SETTING_BYTES:
-            raise Refusal(
-                "53400",
-                f"a client may have {MOST_SETTINGS} settings, each of at most"
-                f" {MOST_SETTING_BYTES:,} characters",
-            )
-        if chosen.name == "statement_timeout":
-            self._client.timeout_s = seconds_of(chosen.value)
-        self._known = replace(
-            self._known, settings={**self._known.settings, chosen.name: chosen.value}
-        )
+        self._settings.choose(chosen)
+        self._client.timeout_s = self._settings.timeout_s
 
     async def _copy(self, sql: str, copied: Copy, parameters: Parameters) -> None:
         await self._command("")  # which refuses it if the transaction has failed
@@ -523,11 +381,12 @@ class Session:
 
         Most clients send it together with what it follows. The worker is then asked only once.
         """
-        size = self._size_of_next()
-        if size is None or self._unread[:1] != b"E" or self._transaction == messages.FAILED:
+        message = self._connection.next_message()
+        if message is None or message[0] != b"E" or self._transaction == messages.FAILED:
             return None
-        body = Body(bytes(self._unread[_HEAD_BYTES:size]))
-        return max(body.int32(), 0) if body.text() == portal else None
+        body = message[1]
+        name, most = body.text(), max(body.int32(), 0)
+        return most if name == portal else None
 
     async def _execute(self, body: Body) -> None:
         name, most = body.text(), max(body.int32(), 0)
@@ -578,12 +437,12 @@ class Session:
     ) -> Question:
         return Question(
             sql,
-            self._layer,
+            self._settings.layer,
             self._client.version,
             output,
             parameters,
             formats,
-            session=self._known,
+            session=self._settings.known,
         )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving_layer.snapshot import LAYERS, Layer
 from trilayer_server.engine.question import Refusal
+from trilayer_server.introspection import SessionInfo
 
 _SET = re.compile(
     r"\s*(?:SET\s+(?:SESSION\s+|LOCAL\s+)?(?P<name>\w+)\s*(?:=|\bTO\b)\s*(?P<value>.*)"
@@ -15,6 +16,10 @@ _SET = re.compile(
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d)?")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+MOST_SETTINGS, MOST_SETTING_BYTES = 200, 1_000
+"""The most settings of a client that are remembered, and the longest name or value."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,50 @@ class Setting:
 
     name: str
     value: str
+
+
+class Settings:
+    """The settings of one client.
+
+    Attributes:
+        layer: The layer in which names without a schema are looked up.
+        known: What statements about the session return.
+        timeout_s: The limit on the time of an answer, in seconds; None for none.
+    """
+
+    def __init__(self, layer: Layer, known: SessionInfo) -> None:
+        """Begins with what the client has sent when it connected."""
+        self.layer = self._first_layer = layer
+        self.known = known
+        self.timeout_s: float | None = None
+
+    def choose(self, chosen: Setting) -> None:
+        """Sets what has an effect here; the rest is only remembered.
+
+        Raises:
+            Refusal: The value is none, or there are too many.
+        """
+        if chosen.name == "all":  # of RESET
+            self.layer, self.timeout_s = self._first_layer, None
+            self.known = replace(self.known, layer=self.layer, settings={})
+            return
+        others = {k: v for k, v in self.known.settings.items() if k != chosen.name}
+        if chosen.name == "search_path":
+            named = layer_in(chosen.value)
+            self.layer = named or self._first_layer
+            self.known = replace(self.known, layer=self.layer, settings=others)
+            if named or not chosen.value:
+                return
+        longest = max(len(chosen.name), len(chosen.value))
+        if len(others) >= MOST_SETTINGS or longest > MOST_SETTING_BYTES:
+            raise Refusal(
+                "53400",
+                f"a client may have {MOST_SETTINGS} settings, each of at most"
+                f" {MOST_SETTING_BYTES:,} characters",
+            )
+        if chosen.name == "statement_timeout":
+            self.timeout_s = seconds_of(chosen.value)
+        self.known = replace(self.known, settings={**others, chosen.name: chosen.value})
 
 
 def setting_of(sql: str) -> Setting | None:

@@ -21,7 +21,7 @@ from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.question import EngineLimits, Question
 from trilayer_server.introspection import SessionInfo
 from trilayer_server.metrics import Metrics
-from trilayer_server.wire import listen, prepared, session
+from trilayer_server.wire import connection, listen, prepared, session, setting
 from trilayer_server.wire.client import Client
 from trilayer_server.wire.messages import PROTOCOL, Startup
 
@@ -61,7 +61,7 @@ def test_half_a_message_keeps_no_transaction(served, monkeypatch, half):
     with connected(served) as raw:
         raw.sendall(framed(b"Q", BEGIN))
         read_until(raw, b"Z\0\0\0\x05T")
-        monkeypatch.setattr(session, "IDLE_S", 0.3)
+        monkeypatch.setattr(connection, "IDLE_S", 0.3)
         raw.sendall(framed(b"Q", b"SELECT 1\0"))
         read_until(raw, b"Z\0\0\0\x05T")
         raw.sendall(half)
@@ -70,7 +70,7 @@ def test_half_a_message_keeps_no_transaction(served, monkeypatch, half):
 
 @pytest.mark.parametrize("half", [b"Q", b"Q\0\0", b"Q\0\0\0\x10SELECT"])
 def test_half_a_message_outside_of_a_transaction_ends_the_connection(served, monkeypatch, half):
-    monkeypatch.setattr(session, "IDLE_S", 0.3)
+    monkeypatch.setattr(connection, "IDLE_S", 0.3)
     with connected(served) as raw:
         raw.sendall(framed(b"Q", b"SELECT 1\0"))
         read_until(raw, b"Z\0\0\0\x05I")
@@ -92,7 +92,7 @@ def test_messages_may_come_byte_by_byte_and_many_at_once(served):
 
 def test_an_answer_that_is_not_read_on_keeps_no_worker(served, monkeypatch):
     """A portal is open until Sync, which never comes."""
-    monkeypatch.setattr(session, "IDLE_S", 0.3)
+    monkeypatch.setattr(connection, "IDLE_S", 0.3)
     with connected(served) as raw:
         read_until(raw, b"Z\0\0\0\x05I")
         one_row = framed(b"E", b"\0" + struct.pack(">i", 1))
@@ -102,7 +102,7 @@ def test_an_answer_that_is_not_read_on_keeps_no_worker(served, monkeypatch):
 
 
 def test_a_client_that_does_nothing_outside_of_a_transaction_stays(served, monkeypatch):
-    monkeypatch.setattr(session, "IDLE_S", 0.0)
+    monkeypatch.setattr(connection, "IDLE_S", 0.0)
     with served.client(autocommit=True) as client:
         for _ in range(3):
             assert client.execute("SELECT 1").fetchone() == (1,)
@@ -191,7 +191,7 @@ def test_the_bytes_of_what_is_prepared_are_summed_up():
     ],
 )
 def test_others_go_on_between_the_messages_of_one_client(tmp_path, monkeypatch, message):
-    monkeypatch.setattr(session, "WITHOUT_OTHERS_S", 0.0)
+    monkeypatch.setattr(connection, "WITHOUT_OTHERS_S", 0.0)
     project = Project(Settings(), catalog_on("sales"), Store(str(tmp_path / "store")))
     turns = 0
 
@@ -207,9 +207,8 @@ def test_others_go_on_between_the_messages_of_one_client(tmp_path, monkeypatch, 
             theirs.sendall(message * 1_000 + framed(b"X"))
             reader, writer = await asyncio.open_connection(sock=ours)
             client = Client(Pool(project), "rude", None)
-            one = session.Session(
-                reader, writer, client, "merged", SessionInfo(), Metrics(), 1, b"1234"
-            )
+            connected = connection.Connection(reader, writer)
+            one = session.Session(connected, client, "merged", SessionInfo(), Metrics(), 1, b"1234")
             other = asyncio.create_task(others())
             await one.run(Startup(PROTOCOL, 0, {}))
             other.cancel()
@@ -251,7 +250,7 @@ def test_prepared_statements_that_are_not_needed_are_forgotten(served, ending):
 
 def test_settings_are_bounded(served):
     with served.client(autocommit=True) as client:
-        for number in range(session.MOST_SETTINGS):
+        for number in range(setting.MOST_SETTINGS):
             client.execute(f"SET s{number} = 1")
         client.execute("SET s0 = 2")
         with pytest.raises(errors.ConfigurationLimitExceeded, match="200 settings"):
@@ -289,7 +288,7 @@ def test_a_client_that_asks_without_reading_is_not_read_from(served):
 def test_a_connection_that_has_ended_keeps_no_descriptor(served, monkeypatch):
     """Even if its client neither reads what is left nor leaves."""
     monkeypatch.setattr(listen, "CLOSING_S", 0.1)
-    monkeypatch.setattr(session, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(connection, "PATIENCE_S", 0.1)
     with connected(served) as raw:
         raw.sendall(framed(b"Q", b"SELECT repeat('x', 30000000)\0"))
         until(lambda: not served.pool._pinned and _is_reset(raw))
