@@ -7,7 +7,7 @@ import select
 import time
 
 from trilayer_server.wire import messages
-from trilayer_server.wire.messages import Body, Fault, ProtocolFault
+from trilayer_server.wire.messages import Body, ProtocolFault
 
 TOGETHER_BYTES = 1 << 16
 """Up to so many bytes are kept to be sent at once."""
@@ -72,7 +72,7 @@ class Connection:
                 code, why = "25P03", "terminating connection due to idle-in-transaction timeout"
                 if not keeps_worker:
                     code, why = "08P01", f"a message must be whole within {IDLE_S:g} s; it was not"
-                self.send(messages.error(Fault(code, why, severity="FATAL")))
+                self.send(messages.fatal(code, why))
                 self._flush()
                 return None
         else:

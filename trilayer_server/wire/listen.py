@@ -23,7 +23,7 @@ from trilayer_server.wire import messages
 from trilayer_server.wire.authentication import Access, Claim, authenticate
 from trilayer_server.wire.client import Client
 from trilayer_server.wire.connection import Connection
-from trilayer_server.wire.messages import Fault, ProtocolFault, Startup
+from trilayer_server.wire.messages import ProtocolFault, Startup
 from trilayer_server.wire.session import Session
 from trilayer_server.wire.setting import layer_in
 
@@ -127,16 +127,14 @@ class Server:
             finally:
                 del self._sessions[session.pid]
         except Refusal as refusal:
-            fault = Fault(refusal.code, refusal.message, refusal.hint, severity="FATAL")
-            writer.write(messages.error(fault))
+            writer.write(messages.error(refusal, "FATAL"))
         except ProtocolFault as error:
-            writer.write(messages.error(Fault("08P01", str(error), severity="FATAL")))
+            writer.write(messages.fatal("08P01", str(error)))
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             logger.debug("a client has left: %s", error)
         except Exception:
             logger.exception("a connection has failed unexpectedly")
-            fault = Fault("XX000", "internal error", "The server's log has more", severity="FATAL")
-            writer.write(messages.error(fault))
+            writer.write(messages.fatal("XX000", "internal error", "The server's log has more"))
         finally:
             self._clients[client] -= 1
             if not self._clients[client]:

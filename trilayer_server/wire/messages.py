@@ -12,6 +12,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trilayer_server.engine.question import Refusal
+
 PROTOCOL = 3 << 16
 """Version 3.0, as the first number of a startup message."""
 
@@ -242,35 +244,21 @@ EMPTY_QUERY = _message(b"I")
 PORTAL_SUSPENDED = _message(b"s")
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What went wrong with a statement.
-
-    Attributes:
-        code: The SQLSTATE.
-        message: What went wrong.
-        hint: What to do; empty if the message says it.
-        position: The character of the statement at which it was found, from 1 on; 0 if unknown.
-        severity: ERROR, or FATAL if the connection ends.
-    """
-
-    code: str
-    message: str
-    hint: str = ""
-    position: int = 0
-    severity: str = "ERROR"
-
-
-def error(fault: Fault) -> bytes:
-    """The statement, or the connection, has failed."""
+def error(refusal: Refusal, severity: str = "ERROR") -> bytes:
+    """The statement has failed; so has the connection if `severity` is FATAL."""
     fields = {
-        b"S": fault.severity,
-        b"V": fault.severity,
-        b"C": fault.code,
-        b"M": fault.message,
-        b"H": fault.hint,
-        b"P": str(fault.position) if fault.position else "",
+        b"S": severity,
+        b"V": severity,
+        b"C": refusal.code,
+        b"M": refusal.message,
+        b"H": refusal.hint,
+        b"P": str(refusal.position) if refusal.position else "",
     }
     return _message(
         b"E", b"".join(kind + _text(text) for kind, text in fields.items() if text) + b"\0"
     )
+
+
+def fatal(code: str, message: str, hint: str = "") -> bytes:
+    """The connection ends."""
+    return error(Refusal(code, message, hint), "FATAL")

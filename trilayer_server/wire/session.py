@@ -36,7 +36,7 @@ from trilayer_server.wire.cursors import (
     declare_of,
     fetch_of,
 )
-from trilayer_server.wire.messages import Body, Fault, Field, ProtocolFault, Startup
+from trilayer_server.wire.messages import Body, Field, ProtocolFault, Startup
 from trilayer_server.wire.open_cursors import OpenCursors
 from trilayer_server.wire.prepared import Portal, Prepared, Statement
 from trilayer_server.wire.setting import Setting, Settings, setting_of
@@ -131,13 +131,13 @@ class Session:
                 case _:
                     raise ProtocolFault(f"a message must be of a known type; got {kind!r}")
         except Refusal as refusal:
-            self._failed(_fault(refusal))
+            self._failed(refusal)
             self._after_failure(kind)
         except (ProtocolFault, ConnectionError):
             raise
         except Exception as error:
             logger.exception("a statement has failed unexpectedly")
-            self._failed(Fault("XX000", f"internal error: {error}", "The server's log has more"))
+            self._failed(Refusal("XX000", f"internal error: {error}", "The server's log has more"))
             self._after_failure(kind)
         # A client may wait for an error; and one that asks without reading must wait.
         if kind in (b"Q", b"S", b"H") or self._skips or not self._connection.keeps:
@@ -155,8 +155,8 @@ class Session:
             self._client.settle(sound=self._prepared.end_transaction())
         self._send(messages.ready(self._transaction))
 
-    def _failed(self, fault: Fault) -> None:
-        self._send(messages.error(fault))
+    def _failed(self, refusal: Refusal) -> None:
+        self._send(messages.error(refusal))
         if self._transaction == messages.IN_TRANSACTION:
             self._transaction = messages.FAILED
 
@@ -478,7 +478,3 @@ def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
 
 def _has_no_columns(sql: str) -> bool:
     return first_word(sql) in (*_BEGIN, *_END, *_IGNORED, "COPY", "CLOSE")
-
-
-def _fault(refusal: Refusal) -> Fault:
-    return Fault(refusal.code, refusal.message, refusal.hint, refusal.position)

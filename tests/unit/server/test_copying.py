@@ -54,22 +54,22 @@ def test_a_view_and_some_columns_of_it(client):
     )
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "COPY trilayer.history FROM STDIN",
-        "COPY trilayer.history TO '/tmp/x'",
-        "COPY trilayer.history TO PROGRAM 'id'",
-        "COPY (SELECT 1) TO STDOUT (DELIMITER ';')",
-        "COPY (SELECT 1) TO STDOUT (FORMAT parquet)",
-        "COPY (SELECT nothing) TO STDOUT",
-        "COPY (DELETE FROM trilayer.history) TO STDOUT",
-    ],
-)
-def test_everything_else_is_refused_and_the_connection_goes_on(client, statement):
-    with pytest.raises((errors.Error, psycopg.Error)):
-        copied(client, statement)
-    assert client.execute("SELECT 1").fetchone() == (1,)
+REFUSED = [
+    "COPY trilayer.history FROM STDIN",
+    "COPY trilayer.history TO '/tmp/x'",
+    "COPY trilayer.history TO PROGRAM 'id'",
+    "COPY (SELECT 1) TO STDOUT (DELIMITER ';')",
+    "COPY (SELECT 1) TO STDOUT (FORMAT parquet)",
+    "COPY (SELECT nothing) TO STDOUT",
+    "COPY (DELETE FROM trilayer.history) TO STDOUT",
+]
+
+
+def test_everything_else_is_refused_and_the_connection_goes_on(client):
+    for statement in REFUSED:
+        with pytest.raises((errors.Error, psycopg.Error)):
+            copied(client, statement)
+        assert client.execute("SELECT 1").fetchone() == (1,), statement
 
 
 def test_psycopg2_reads_it_too(served):

@@ -47,11 +47,11 @@ WITHOUT_TYPE = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "given", "found"), WITHOUT_TYPE)
-def test_a_text_without_a_type_is_read_as_postgresql_reads_it(client, sql, given, found):
-    answer = client.pgconn.exec_params(sql.encode(), [given.encode()])
-    assert answer.error_message == b""
-    assert answer.get_value(0, 0) == found.encode()
+def test_a_text_without_a_type_is_read_as_postgresql_reads_it(client):
+    for sql, given, expected in WITHOUT_TYPE:
+        answer = client.pgconn.exec_params(sql.encode(), [given.encode()])
+        assert answer.error_message == b"", sql
+        assert answer.get_value(0, 0) == expected.encode(), sql
 
 
 def test_bytes_without_a_type_have_that_of_the_statement(client):
@@ -60,12 +60,10 @@ def test_bytes_without_a_type_have_that_of_the_statement(client):
 
 
 @pytest.mark.parametrize("format_", ["t", "b"])
-@pytest.mark.parametrize("value", VALUES, ids=str)
-def test_a_value_comes_back(client, value, format_):
-    (found,) = client.execute(f"SELECT %{format_} AS v", (value,)).fetchone()
-    assert (str(found) if isinstance(value, uuid.UUID) else found) == (
-        str(value) if isinstance(value, uuid.UUID) else value
-    )
+def test_a_value_comes_back(client, format_):
+    for value in VALUES:
+        (found,) = client.execute(f"SELECT %{format_} AS v", (value,)).fetchone()
+        assert found == (str(value) if isinstance(value, uuid.UUID) else value)
 
 
 @pytest.mark.parametrize("format_", ["t", "b"])
@@ -93,16 +91,13 @@ NULL_ARRAYS = [
 ]
 
 
-@pytest.mark.parametrize("expression", NULL_ARRAYS)
-def test_comparing_with_an_array_that_is_null_gives_what_it_gives_in_postgresql(
-    client, postgresql, expression
-):
-    asked = f"SELECT {expression}".encode()
+def test_comparing_with_an_array_that_is_null_gives_what_it_gives_in_postgresql(client, postgresql):
     with postgresql.client() as theirs:
-        expected = theirs.pgconn.exec_params(asked, [None])
-    answer = client.pgconn.exec_params(asked, [None])
-    assert (answer.error_message, expected.error_message) == (b"", b"")
-    assert answer.get_value(0, 0) == expected.get_value(0, 0)
+        for expression in NULL_ARRAYS:
+            asked = f"SELECT {expression}".encode()
+            both = [one.pgconn.exec_params(asked, [None]) for one in (client, theirs)]
+            assert [one.error_message for one in both] == [b"", b""], expression
+            assert both[0].get_value(0, 0) == both[1].get_value(0, 0), expression
 
 
 def test_some_takes_an_array_as_any_does(client):
@@ -136,13 +131,13 @@ def test_an_array_of_arrays_of_quoted_texts_is_refused(client):
     assert b"one dimension" in found.error_message
 
 
-@pytest.mark.parametrize(
-    "expression", ["$1 = ANY(ARRAY[1, 2])", "$1 = ALL(ARRAY[2])", "$1 = ANY(SELECT 2)"]
-)
-def test_what_is_compared_with_an_array_has_the_type_of_its_elements(client, expression):
-    sql, two = f"SELECT {expression}".encode(), (2).to_bytes(4, "big")
-    answer = client.pgconn.exec_params(sql, [two], param_formats=[1])
-    assert answer.get_value(0, 0) == b"t"
+def test_what_is_compared_with_an_array_has_the_type_of_its_elements(client):
+    two = (2).to_bytes(4, "big")
+    for expression in ("$1 = ANY(ARRAY[1, 2])", "$1 = ALL(ARRAY[2])", "$1 = ANY(SELECT 2)"):
+        answer = client.pgconn.exec_params(
+            f"SELECT {expression}".encode(), [two], param_formats=[1]
+        )
+        assert answer.get_value(0, 0) == b"t", expression
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -156,22 +151,21 @@ def test_infinite_times(client, binary):
             client.cursor(binary=binary).execute(f"SELECT 'infinity'::{type_}").fetchone()
 
 
-@pytest.mark.parametrize(
-    ("expression", "oid"),
-    [
-        ("CASE n WHEN $1 THEN 'a' ELSE 'b' END", 20),
-        ("CASE $1 WHEN 1.5 THEN 'a' WHEN n THEN 'b' END", 1700),
-        ("CASE $1 WHEN d THEN 1 ELSE 2 END = 3", 1082),
-        ("CASE $1 WHEN $2 THEN 1 ELSE 2 END = 3", 25),
-        ("CASE n WHEN 1 THEN $1 ELSE d END", 1082),
-        ("CASE WHEN $1 THEN 1 ELSE 2 END", 16),
-        ("NOT ($1)", 16),
-        ("$1 OR $2", 16),
-    ],
-)
-def test_the_type_of_a_parameter_follows_from_its_place(client, expression, oid):
-    sql = f"SELECT {expression} FROM (SELECT 1::BIGINT AS n, DATE '2026-01-01' AS d)"
-    assert inferred_types(client, sql)[0] == oid
+TYPES = {
+    "CASE n WHEN $1 THEN 'a' ELSE 'b' END": 20,
+    "CASE $1 WHEN 1.5 THEN 'a' WHEN n THEN 'b' END": 1700,
+    "CASE $1 WHEN d THEN 1 ELSE 2 END = 3": 1082,
+    "CASE $1 WHEN $2 THEN 1 ELSE 2 END = 3": 25,
+    "CASE n WHEN 1 THEN $1 ELSE d END": 1082,
+    "CASE WHEN $1 THEN 1 ELSE 2 END": 16,
+    "NOT ($1)": 16,
+    "$1 OR $2": 16,
+}
+
+
+def test_the_type_of_a_parameter_follows_from_its_place(client):
+    of = "FROM (SELECT 1::BIGINT AS n, DATE '2026-01-01' AS d)"
+    assert {one: inferred_types(client, f"SELECT {one} {of}")[0] for one in TYPES} == TYPES
 
 
 @pytest.mark.parametrize("end", ["''", "'' -- ''"])
@@ -196,18 +190,17 @@ def inferred_types(client, sql):
     return [described.param_type(place) for place in range(described.nparams)]
 
 
-@pytest.mark.parametrize("type_", ["DATE", "TIMESTAMP", "TIMESTAMPTZ"])
-@pytest.mark.parametrize("text", ["infinity", "-infinity"])
-def test_infinite_times_as_parameters(client, type_, text):
+@pytest.mark.parametrize(
+    ("type_", "oid", "size"), [("DATE", 1082, 4), ("TIMESTAMP", 1114, 8), ("TIMESTAMPTZ", 1184, 8)]
+)
+def test_infinite_times_as_parameters(client, type_, oid, size):
     """Clients that have them, as asyncpg does, send them as the extreme integers."""
-    oid, size = {"DATE": (1082, 4), "TIMESTAMP": (1114, 8), "TIMESTAMPTZ": (1184, 8)}[type_]
-    extreme = 2 ** (8 * size - 1) - 1 if text == "infinity" else -(2 ** (8 * size - 1))
-    binary = extreme.to_bytes(size, "big", signed=True)
+    most = 2 ** (8 * size - 1)
     sql = f"SELECT $1::VARCHAR, '2026-01-01'::{type_} < $1".encode()
-    for value, format_ in ((binary, 1), (text.encode(), 0)):
-        found = client.pgconn.exec_params(sql, [value], [oid], [format_])
-        assert found.get_value(0, 0) == text.encode()
-        assert found.get_value(0, 1) == (b"t" if text == "infinity" else b"f")
+    for text, extreme, later in ((b"infinity", most - 1, b"t"), (b"-infinity", -most, b"f")):
+        for value, format_ in ((extreme.to_bytes(size, "big", signed=True), 1), (text, 0)):
+            found = client.pgconn.exec_params(sql, [value], [oid], [format_])
+            assert (found.get_value(0, 0), found.get_value(0, 1)) == (text, later)
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -245,15 +238,18 @@ def test_many_texts_without_an_end_are_read_once(part):
     assert number_of("SELECT $2, " + "".join(map(part.format, range(500_000)))) == 2
 
 
-@pytest.mark.parametrize("number", ["0", "65536", "99999999999999999999", "9" * 5_000])
+NUMBERS = ("0", "65536", "99999999999999999999", "9" * 5_000)
+
+
 @pytest.mark.parametrize(
     "sql", ["SELECT 1, ${}", "SELECT ${}::INT", "SELECT relname FROM pg_class WHERE oid = ${}"]
 )
-def test_a_parameter_that_no_client_can_bind_is_refused(client, sql, number):
-    connection, asked = client.pgconn, sql.format(number).encode()
-    assert connection.prepare(b"s", asked).status == psycopg.pq.ExecStatus.COMMAND_OK
-    connection.send_describe_prepared(b"s")  # which, unlike its like, lets the server's thread run
-    (described,) = client.wait(generators.execute(connection))
-    for found in (described, connection.exec_params(asked, [b"1"])):
-        assert found.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"42P02"
-        assert b"must be $1 to $65535" in found.error_message
+def test_a_parameter_that_no_client_can_bind_is_refused(client, sql):
+    connection = client.pgconn
+    for asked in (sql.format(number).encode() for number in NUMBERS):
+        assert connection.prepare(b"s", asked).status == psycopg.pq.ExecStatus.COMMAND_OK
+        connection.send_describe_prepared(b"s")  # which lets the server's thread run
+        (described,) = client.wait(generators.execute(connection))
+        for found in (described, connection.exec_params(asked, [b"1"])):
+            assert found.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"42P02"
+            assert b"must be $1 to $65535" in found.error_message

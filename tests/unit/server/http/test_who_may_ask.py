@@ -22,54 +22,40 @@ def authenticate(name, password):
 WITH_PASSWORDS = WebAccess(authenticate)
 
 
-@pytest.mark.parametrize(
-    ("host", "status"),
-    [
-        ("localhost", 200),
-        ("LOCALHOST:1234", 200),
-        ("127.0.0.1:80", 200),
-        ("[::1]:80", 200),
-        ("board.example:80", 200),
-        ("evil.example", 403),
-        ("127.0.0.1.evil.example", 403),
-        ("", 403),
-        ("[", 403),
-        ("evil.example@localhost", 403),
-        ("localhost/evil.example", 403),
-        ("localhost:80@evil.example", 403),
-    ],
-)
-def test_only_names_of_the_server_are_answered(serving, host, status):
-    served = serving(access=WebAccess(hosts=["board.example"]))
-    with served.client(headers={"Host": host}) as client:
-        for path in ("/v1/session", "/healthz"):
-            assert client.get(path).status_code == status
+HOSTS = {
+    200: ["localhost", "LOCALHOST:1234", "127.0.0.1:80", "[::1]:80", "board.example:80"],
+    403: ["evil.example", "127.0.0.1.evil.example", "", "[", "evil.example@localhost",
+          "localhost/evil.example", "localhost:80@evil.example"],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 200),
-        ({"Origin": "http://localhost:1"}, 200),
-        ({"Sec-Fetch-Site": "same-origin"}, 200),
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "http://localhost:2"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://["}, 403),
-        ({"Origin": ""}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
+def test_only_names_of_the_server_are_answered(serving):
+    with serving(access=WebAccess(hosts=["board.example"])).client() as client:
+        for status, hosts in HOSTS.items():
+            for host in hosts:
+                for path in ("/v1/session", "/healthz"):
+                    assert client.get(path, headers={"Host": host}).status_code == status, host
+
+
+PAGES = {
+    200: [{}, {"Origin": "http://localhost:1"}, {"Sec-Fetch-Site": "same-origin"}],
+    403: [
+        *({"Origin": origin} for origin in ("http://evil.example", "http://localhost:2", "null")),
+        *({"Origin": "http://["}, {"Origin": ""}, {"Sec-Fetch-Site": "cross-site"}),
     ],
-)
-def test_pages_of_other_sites_are_refused(serving, headers, status):
+}
+
+
+def test_pages_of_other_sites_are_refused(serving):
     served = serving(a=[b'[["x",1]]'])
-    with served.client(headers={"Host": "localhost:1", **headers}) as client:
-        assert client.post("/v1/sql", json={"sql": "a"}).status_code == status
-        wanted = 404 if status == 200 else status
-        assert client.delete("/v1/sql/x").status_code == wanted
-        with client.stream("GET", "/v1/subscribe", params={"sql": "a"}) as response:
-            assert response.status_code == status
-        # What changes nothing is protected by the browser, which does not show it to the page.
-        assert client.get("/v1/session").status_code == 200
+    for status, headers in [(status, one) for status, all_ in PAGES.items() for one in all_]:
+        with served.client(headers={"Host": "localhost:1", **headers}) as client:
+            assert client.post("/v1/sql", json={"sql": "a"}).status_code == status
+            assert client.delete("/v1/sql/x").status_code == (404 if status == 200 else status)
+            with client.stream("GET", "/v1/subscribe", params={"sql": "a"}) as response:
+                assert response.status_code == status
+            # What changes nothing is protected by the browser, which does not show it to the page.
+            assert client.get("/v1/session").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -116,45 +102,35 @@ def test_without_passwords_whoever_is_on_this_machine_reads(serving):
     assert "no users" in answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("auth", "found"),
-    [
-        (("ann", "one"), ("ann", "reader")),
-        (("root", "two"), ("root", "admin")),
-    ],
-)
-def test_logins(serving, auth, found):
-    with serving(access=WITH_PASSWORDS).client(auth=auth) as client:
-        for _ in range(2):
-            session = client.get("/v1/session").json()
-            assert (session["user"], session["role"]) == found
+def test_logins(serving):
+    served = serving(access=WITH_PASSWORDS)
+    for (name, password), role in PASSWORDS.items():
+        with served.client(auth=(name, password)) as client:
+            for _ in range(2):
+                session = client.get("/v1/session").json()
+                assert (session["user"], session["role"]) == (name, role)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        None,
-        "Basic YW5uOnR3bw==",
-        "Basic !",
-        b"Basic \xff\xfe",
-        "Basic YW5u",
-        "Bearer wrong",
-        "Digest x",
-        "Basic /w==",
-    ],
-)
-def test_wrong_logins(serving, given, monkeypatch):
+WRONG = [
+    None, "Basic YW5uOnR3bw==", "Basic !", b"Basic \xff\xfe", "Basic YW5u", "Bearer wrong",
+    "Digest x", "Basic /w==",
+]  # fmt: skip
+
+
+def test_wrong_logins(serving, monkeypatch):
     monkeypatch.setattr(security, "WRONG_S", 0)
-    headers = {"Authorization": given} if given else {}
-    with serving(access=WITH_PASSWORDS).client(headers=headers) as client:
-        for path in ("/v1/session", "/openapi.json", "/metrics", "/nothing"):
-            answer = client.get(path)
-            assert answer.status_code == 401
-            assert answer.headers["www-authenticate"].startswith('Basic realm="trilayer"')
-            assert "curl -u NAME" in answer.json()["error"]["hint"]
-        if given is None:
-            assert client.get("/healthz").status_code == 200
-            assert client.get("/readyz").status_code == 200
+    served = serving(access=WITH_PASSWORDS)
+    for given in WRONG:
+        headers = {"Authorization": given} if given else {}
+        with served.client(headers=headers) as client:
+            for path in ("/v1/session", "/openapi.json", "/metrics", "/nothing"):
+                answer = client.get(path)
+                assert answer.status_code == 401
+                assert answer.headers["www-authenticate"].startswith('Basic realm="trilayer"')
+                assert "curl -u NAME" in answer.json()["error"]["hint"]
+            if given is None:
+                assert client.get("/healthz").status_code == 200
+                assert client.get("/readyz").status_code == 200
 
 
 def test_wrong_logins_from_one_address_make_no_other_wait(serving):
@@ -246,21 +222,26 @@ def test_neither_sql_nor_passwords_are_logged(serving, caplog):
 
 
 @pytest.mark.parametrize("is_exposed", [False, True])
-@pytest.mark.parametrize("change", [*UNREADABLE, *WITHOUT_USERS])
-def test_http_is_guarded_alike(tmp_path_factory, serving, change, is_exposed):
-    path = tmp_path_factory.mktemp("users") / "users.json"
+def test_http_is_guarded_alike(tmp_path, serving, is_exposed):
+    path = tmp_path / "users.json"
     users = Users(path)
-    Users(path).put("ann", "pencil", "reader")
     access = WebAccess(users.role, has_users=lambda: bool(users.all()), is_exposed=is_exposed)
-    served = serving(access=access, a=[b"[]"])
 
     def statuses(**login):
         with served.client(**login) as client:
             return client.get("/v1/session").status_code, client.get("/healthz").status_code
 
-    assert statuses(auth=("ann", "pencil")) == (200, 200)
-    assert statuses() == (401, 200)
-    (UNREADABLE | WITHOUT_USERS)[change](path)
-    refused = 503 if change in UNREADABLE else 403 if is_exposed else 200
-    assert statuses() == (refused, 200)
-    assert statuses(auth=("ann", "pencil"))[0] == refused
+    Users(path).put("ann", "pencil", "reader")
+    served = serving(access=access, a=[b"[]"])
+    for name, change in (UNREADABLE | WITHOUT_USERS).items():
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+        Users(path).put("ann", "pencil", "reader")
+        assert statuses(auth=("ann", "pencil")) == (200, 200)
+        assert statuses() == (401, 200)
+        change(path)
+        refused = 503 if name in UNREADABLE else 403 if is_exposed else 200
+        assert statuses() == (refused, 200)
+        assert statuses(auth=("ann", "pencil"))[0] == refused
