@@ -20,6 +20,7 @@ from trilayer_core.compute.merging import open_duckdb
 from trilayer_core.definitions.alerts import Alert, AlertGroup
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import CoverageError, IntegrityError
+from trilayer_core.runtime.retries import retried
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut
 from trilayer_core.store.alerts import (
@@ -218,7 +219,8 @@ def _load_sent(duck: duckdb.DuckDBPyConnection, alert: Alert, store: Store) -> b
     Raises:
         IntegrityError: A file is missing or altered.
     """
-    for attempt in range(3):
+
+    def attempt() -> bool:
         sent = sent_alerts(store, alert.topic)
         if sent is None:
             return False
@@ -226,19 +228,16 @@ def _load_sent(duck: duckdb.DuckDBPyConnection, alert: Alert, store: Store) -> b
             'CREATE OR REPLACE TABLE sent (topic_id VARCHAR, "partition" INT, "offset" BIGINT,'
             " seen_at TIMESTAMPTZ, payload VARCHAR)"
         )
-        try:
-            for file in sent.files:
-                duck.register("one_file", store.read_table(file))
-                duck.execute(
-                    f"INSERT INTO sent SELECT {_PLACE}, seen_at, payload FROM one_file f"
-                    f" WHERE alert = $1 AND fingerprint = $2 AND {_PLACED}",
-                    [alert.name, alert.fingerprint],
-                )
-            return True
-        except IntegrityError:
-            if attempt == 2:
-                raise
-    raise AssertionError("unreachable")
+        for file in sent.files:
+            duck.register("one_file", store.read_table(file))
+            duck.execute(
+                f"INSERT INTO sent SELECT {_PLACE}, seen_at, payload FROM one_file f"
+                f" WHERE alert = $1 AND fingerprint = $2 AND {_PLACED}",
+                [alert.name, alert.fingerprint],
+            )
+        return True
+
+    return retried(attempt, (IntegrityError,), 3)
 
 
 def _states(

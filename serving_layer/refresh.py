@@ -28,6 +28,7 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, IntegrityError, StoreError
 from trilayer_core.runtime.failpoints import failpoint
+from trilayer_core.runtime.retries import retried
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import SENT_SCHEMA, AlertGenerations, Sent
 from trilayer_core.store.cover import best_cover, cover_from
@@ -107,21 +108,15 @@ class Refresh:
             IntegrityError: A file is missing, truncated or altered.
             CoverageError: No segment covers some offsets.
         """
-        said = ""
-        for attempt in range(10):
-            seen = self._pointer.data()
-            try:
-                self._step(seen)
-                return self.loaded
-            except (IntegrityError, CoverageError) as error:
-                # While it was read, a file may have been deleted or compacted, or segments may have
-                # been deleted because they lie below the cut of a new publication. In these cases
-                # the pointer or the listing has changed, and the next attempt finds something else.
-                self._looked_around = float("-inf")
-                if attempt == 9 or (seen == self._pointer.data() and str(error) == said):
-                    raise
-                said = str(error)
-        raise AssertionError("unreachable")
+
+        def again(error: Exception) -> object:
+            # While it was read, a file may have been deleted or compacted, or segments may have
+            # been deleted because they lie below the cut of a new publication. In these cases the
+            # pointer or the listing has changed, and the next attempt finds something else.
+            self._looked_around = float("-inf")
+            return self._pointer.data(), str(error)
+
+        return retried(self._step, (IntegrityError, CoverageError), 10, again)
 
     def may_have_more(self) -> bool:
         """Whether `refresh` may find something new. It loads nothing, and is cheap."""
@@ -184,23 +179,16 @@ class Refresh:
                 else commits
                 for name, commits in self._commits.items()
             }
-        for attempt in range(5):
-            publication = (
-                None if version is None else choose_version(self._publications.versions(), version)
-            )
-            try:
-                self._reload(
-                    None,
-                    publication,
-                    lambda: version is None or version in self._publications.numbers(),
-                )
-                self._load_sent()
-                return self.loaded
-            except (IntegrityError, CoverageError):
-                # It was compacted or deleted while it was read; the listing has changed now.
-                if attempt == 4:
-                    raise
-        raise AssertionError("unreachable")
+
+        def attempt() -> Loaded:
+            kept = self._publications
+            publication = None if version is None else choose_version(kept.versions(), version)
+            self._reload(None, publication, lambda: version is None or version in kept.numbers())
+            self._load_sent()
+            return self.loaded
+
+        # Files may be compacted or deleted while they are read.
+        return retried(attempt, (IntegrityError, CoverageError), 5)
 
     def load_earlier(self) -> None:
         """Loads a state before the newest, if there is one that can be read.
@@ -237,7 +225,8 @@ class Refresh:
         yield
         self._torn = False
 
-    def _step(self, pointer: bytes | None) -> None:
+    def _step(self) -> Loaded:
+        pointer = self._pointer.data()
         if self._torn:
             self._before_swap()
             self._tables.clear()
@@ -257,6 +246,7 @@ class Refresh:
             for stream in self._catalog.streams:
                 self._load_next(stream)
         self._load_sent()
+        return self.loaded
 
     # -- the cheap way: the next commit of the generation that is loaded ---------------------------
 

@@ -14,10 +14,9 @@ from functools import partial
 
 import duckdb
 
-from speed_layer.away import is_away, start_again, wait_out
 from speed_layer.compaction import compact
-from speed_layer.isolation import Failures
 from speed_layer.query import StreamQuery
+from speed_layer.supervisor import Supervisor, record_fault
 from trilayer_core.compute.rows import check_rows
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import EnvironmentFault, LogError, TrilayerError
@@ -27,7 +26,7 @@ from trilayer_core.runtime.session import driver_at_work, first_cause, session
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
-from trilayer_core.store.segments import Fault, Generation
+from trilayer_core.store.segments import Fault
 from trilayer_core.store.tables import check_tables
 
 logger = logging.getLogger("trilayer.speed")
@@ -92,9 +91,9 @@ def run_speed(
         ]
         compactors = [Compactor(query, catalog, settings, store, stop) for query in queries]
         try:
-            failures = Failures(queries, store, MEMORY)
+            supervisor = Supervisor(queries, settings, store, stop, MEMORY)
             for query in queries:
-                failures.attend(query, partial(query.start, rebuild), lambda: None)
+                supervisor.attend(query, partial(query.start, rebuild))
             on_ready(queries)
             for compactor in compactors:
                 compactor.start()
@@ -102,12 +101,12 @@ def run_speed(
             while not stop.wait(0.2):
                 is_due = time.monotonic() - looked >= ORIGIN_LOOK_S
                 for query in queries:
-                    _attend(query, failures, settings, stop, follow=is_due)
+                    supervisor.attend(query, partial(_check, query, supervisor, follow=is_due))
                 for compactor in compactors:
                     compactor.check()
                 if is_due:
                     looked = time.monotonic()
-            failures.check()
+            supervisor.check()
         finally:
             stop.set()
             for query in queries:
@@ -117,40 +116,27 @@ def run_speed(
                     compactor.join()
 
 
-def _attend(
-    query: StreamQuery,
-    failures: Failures,
-    settings: Settings,
-    stop: threading.Event,
-    *,
-    follow: bool,
-) -> None:
-    """Checks a query, and its origin if it is to `follow` that, or starts it again."""
-
-    def check() -> None:
-        _check(query, settings, stop)
-        if follow:
-            _follow_origin(query, settings, stop)
-
-    failures.attend(query, check, lambda: start_again(query, settings, stop))
+def _check(query: StreamQuery, supervisor: Supervisor, *, follow: bool) -> None:
+    """Checks a query, and its origin if it is to `follow` that."""
+    if (ended := query.failure()) is not None:
+        _restart(query, ended, supervisor)
+    if follow:
+        _follow_origin(query, supervisor)
 
 
-def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
+def _restart(query: StreamQuery, ended: Exception, supervisor: Supervisor) -> None:
     """Restarts a query whose broker was unavailable; raises if it ended for another reason."""
-    ended = query.failure()
-    if ended is None:
-        return
     text = str(ended)
     missing = lost_by_log(text)
     try:
         again = query.unsettled or query.departed or (missing and query.has_lost())
     except EnvironmentFault as error:
-        wait_out(query, str(error), settings, stop)
+        supervisor.restart(query, str(error))
         return
     if query.unsettled:
         logger.info("stream %s: %s; its query starts again", query.stream.name, query.unsettled)
     if again:
-        start_again(query, settings, stop)  # which logs if it begins another generation
+        supervisor.restart(query)  # which logs if it begins another generation
         return
     if missing:
         raise LogError(
@@ -158,17 +144,17 @@ def _check(query: StreamQuery, settings: Settings, stop: threading.Event) -> Non
             " next; retention deleted it, or the topic was created again; run `trilayer batch"
             f" run`, then start again: {first_cause(text)}"
         )
-    if not is_away(text, settings):
+    if not supervisor.is_outage(text):
         raise TrilayerError(
             f"stream {query.stream.name!r}: its query ended: {first_cause(text)}; start it again."
             " If an expression of a view, or the function of a `Rows` source, fails on an event,"
             " change that first; if a file below speed/ is named at each start, run `trilayer"
             " speed run --rebuild`"
         ) from ended
-    wait_out(query, first_cause(text), settings, stop)
+    supervisor.restart(query, first_cause(text))
 
 
-def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event) -> None:
+def _follow_origin(query: StreamQuery, supervisor: Supervisor) -> None:
     """Restarts a query after a loss was accepted or found.
 
     In the first case the offsets of its generation no longer count. In the second case the log has
@@ -178,11 +164,11 @@ def _follow_origin(query: StreamQuery, settings: Settings, stop: threading.Event
         logger.warning(
             "stream %s: a new origin has begun; another generation follows it", query.stream.name
         )
-        start_again(query, settings, stop)
+        supervisor.restart(query)
         return
     query.look()
     if query.departed:
-        start_again(query, settings, stop)
+        supervisor.restart(query)
 
 
 class Compactor(threading.Thread):
@@ -236,20 +222,7 @@ class Compactor(threading.Thread):
         except (TrilayerError, OSError, duckdb.Error) as error:
             logger.warning("stream %s: not compacted this time: %s", stream.name, error)
             since_ms = self._fault.since_ms if self._fault else self._store.clock()
-            self._show(generation, Fault(since_ms, str(error)))
+            self._fault = Fault(since_ms, str(error))
         else:
-            self._show(generation, None)
-
-    def _show(self, generation: Generation, fault: Fault | None) -> None:
-        """Records for `trilayer status` that compaction fails, or that it works again."""
-        path = layout.compaction_fault(self._query.stream, generation.name)
-        try:
-            if fault is not None:
-                self._store.write_document(path, fault)
-            elif self._fault is not None or self._store.exists(path):
-                self._store.delete(path)
-            self._fault = fault
-        except (TrilayerError, OSError) as error:
-            logger.warning(
-                "stream %s: what compaction met can't be kept: %s", self._query.stream.name, error
-            )
+            self._fault = None
+        record_fault(self._store, layout.compaction_fault(stream, generation.name), self._fault)

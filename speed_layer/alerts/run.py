@@ -6,15 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from pyspark.sql import SparkSession
 
 from speed_layer.alerts.collect import Collector
 from speed_layer.alerts.query import AlertQuery
-from speed_layer.away import is_away, start_again, wait_out
-from speed_layer.isolation import Failures
+from speed_layer.supervisor import Supervisor
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
@@ -105,10 +104,10 @@ def run_alerts(
         try:
             for collector in collectors:
                 collector.start()
-            failures = Failures(queries, store, MEMORY)
+            supervisor = Supervisor(queries, settings, store, stop, MEMORY)
             for query in queries:
-                failures.attend(query, partial(_start, query, settings, stop), lambda: None)
-            _run(queries, collectors, failures, settings, stop, on_ready)
+                supervisor.attend(query, partial(supervisor.restart, query))
+            _run(queries, collectors, supervisor, stop, on_ready)
         finally:
             stop.set()
             # Spark reports the tasks of a stopped query as failures.
@@ -122,8 +121,7 @@ def run_alerts(
 def _run(
     queries: Sequence[AlertQuery],
     collectors: Sequence[Collector],
-    failures: Failures,
-    settings: Settings,
+    supervisor: Supervisor,
     stop: threading.Event,
     on_ready: Callable[[], None],
 ) -> None:
@@ -134,56 +132,45 @@ def _run(
             time.monotonic() - asked >= TOPIC_LOOK_S,
         )
         for query in queries:
-            _attend(query, failures, settings, stop, follow=follow, ask=ask)
+            check = partial(_check, query, supervisor, stop, follow=follow, ask=ask)
+            supervisor.attend(query, check)
         for collector in collectors:
             collector.check()
-        if not ready and all(query.runs or query in failures for query in queries):
+        if not ready and all(query.runs or query in supervisor for query in queries):
             ready = True
             on_ready()
         looked = time.monotonic() if follow else looked
         asked = time.monotonic() if ask else asked
-    failures.check()
+    supervisor.check()
 
 
-def _attend(
-    query: AlertQuery,
-    failures: Failures,
-    settings: Settings,
-    stop: threading.Event,
-    *,
-    follow: bool,
-    ask: bool,
+def _check(
+    query: AlertQuery, supervisor: Supervisor, stop: threading.Event, *, follow: bool, ask: bool
 ) -> None:
-    """Checks a query, or starts it again.
+    """Checks a query.
 
     Args:
         query: The query.
-        failures: The queries that have failed.
-        settings: The settings.
+        supervisor: Starts it again.
         stop: Set when the process is to end.
         follow: Whether to check for a new origin as well.
         ask: Whether to check for another topic as well.
     """
-
-    def check() -> None:
-        _check(query, settings, stop)
-        if follow and query.overtaken():
-            logger.warning("%s: a new origin has begun; it is followed", query.label)
-            start_again(query, settings, stop)
-        if ask:
-            _check_topic(query, settings, stop)
-
-    failures.attend(query, check, lambda: start_again(query, settings, stop))
-
-
-def _check_topic(query: AlertQuery, settings: Settings, stop: threading.Event) -> None:
-    """Starts a query again whose topic is another one, which says what to do about it."""
-    try:
-        another = query.reads_another_topic()
-    except EnvironmentFault:
-        return  # the query notices it as well
-    if another:
-        start_again(query, settings, stop)
+    if (ended := query.failure()) is not None:
+        _restart(query, ended, supervisor, stop)
+    else:
+        try:
+            query.step()
+        except EnvironmentFault as error:
+            supervisor.restart(query, str(error))
+    if follow and query.overtaken():
+        logger.warning("%s: a new origin has begun; it is followed", query.label)
+        supervisor.restart(query)
+    if ask:
+        # While no broker answers, the query notices that as well.
+        with suppress(EnvironmentFault):
+            if query.reads_another_topic():
+                supervisor.restart(query)  # which says what to do about it
 
 
 def _ensure_topics(catalog: Catalog, settings: Settings) -> int:
@@ -214,37 +201,25 @@ def _session(settings: Settings, slots: int) -> SparkSession:
     )
 
 
-def _start(query: AlertQuery, settings: Settings, stop: threading.Event) -> None:
-    try:
-        query.start()
-    except EnvironmentFault as error:
-        wait_out(query, str(error), settings, stop)
-
-
-def _check(query: AlertQuery, settings: Settings, stop: threading.Event) -> None:
-    """Lets a query begin another generation if one is due, and starts one that has ended."""
-    ended = query.failure()
-    if ended is None:
-        try:
-            query.step()
-        except EnvironmentFault as error:
-            wait_out(query, str(error), settings, stop)
-        return
+def _restart(
+    query: AlertQuery, ended: Exception, supervisor: Supervisor, stop: threading.Event
+) -> None:
+    """Starts a query that has ended; raises if that would not help."""
     text = str(ended)
     if lost_by_log(text):
         logger.warning(
             "%s: the log has lost what it reads next: %s", query.label, first_cause(text)
         )
-        start_again(query, settings, stop)
-    elif is_away(text, settings):
-        wait_out(query, first_cause(text), settings, stop)
+        supervisor.restart(query)
+    elif supervisor.is_outage(text):
+        supervisor.restart(query, first_cause(text))
     elif NO_SLOTS in text and query.refused < MOST_REFUSED:
         query.refused += 1
         logger.warning("%s: other tasks have its slots; it starts again", query.label)
         stop.wait(REFUSED_S)
-        start_again(query, settings, stop)
+        supervisor.restart(query)
     elif query.has_lost_files() or ANOTHER_PARTITION in text:
-        start_again(query, settings, stop)
+        supervisor.restart(query)
     else:
         raise TrilayerError(
             f"{query.label}: its query ended: {first_cause(text)}; start it again. If it ends so at"

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from speed_layer import isolation, run
+from speed_layer import run, supervisor
 from tests.support.layers import Pipeline, quick
 from tests.support.waiting import in_thread, until
 from trilayer import Catalog, Rows, Stream, View, count, latest, sum_, tumbling
@@ -213,8 +213,8 @@ def test_a_stream_that_fails_is_named_and_the_other_goes_on(
     monkeypatch.setattr(
         run, "session", lambda *_, **__: SimpleNamespace(stop=lambda: None, **shared)
     )
-    monkeypatch.setattr(isolation, "LONGEST_WAIT_S", 1_000.0)
-    monkeypatch.setattr(isolation, "FIRST_WAIT_S", 1_000.0)  # it is stopped before it starts again
+    monkeypatch.setattr(supervisor, "LONGEST_WAIT_S", 1_000.0)
+    monkeypatch.setattr(supervisor, "FIRST_WAIT_S", 1_000.0)  # it is stopped before it starts again
     errors, stop = [], threading.Event()
     with Pipeline(catalog, settings, store, spark) as pipeline:
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from speed_layer import run
+from speed_layer.supervisor import Supervisor
 from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime.settings import Settings
 
@@ -20,6 +21,7 @@ class Query:
 
     stream = SimpleNamespace(name="clicks")
     label = "stream clicks"
+    fault_path = "faults/clicks"
 
     def __init__(self, ended_by, failing=0, *, departed=None, unsettled=None, asked_in_vain=False):
         self._ended_by, self._failing, self._asked_in_vain = ended_by, failing, asked_in_vain
@@ -56,10 +58,11 @@ class Query:
     ],
     ids=["environment", "kafka", "departed", "unsettled", "asked in vain"],
 )
-def test_a_broker_that_goes_again_while_the_query_starts_is_waited_for(broker, query, caplog):
+def test_a_broker_that_goes_again_while_the_query_starts(broker, query, store, caplog):
     settings = Settings(bootstrap_servers=broker.bootstrap)
     with caplog.at_level(logging.WARNING, logger="trilayer.speed"):
-        run._check(query, settings, threading.Event())
+        supervisor = Supervisor([query], settings, store, threading.Event(), "memory")
+        run._check(query, supervisor, follow=False)
     assert query.calls.count("start") == 3
     assert query.calls[-2:] == ["stop", "start"]
     waits = [

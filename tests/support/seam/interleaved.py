@@ -35,6 +35,7 @@ from speed_layer import compaction, segments
 from speed_layer import run as speed_run
 from speed_layer.query import StreamQuery
 from speed_layer.reading import Written
+from speed_layer.supervisor import Supervisor
 from tests.support.seam.machine import (
     Machine,
     ModelStore,
@@ -744,7 +745,6 @@ class World:
         if not isinstance(error, SparkError):
             return error
         ended: Any = SimpleNamespace(
-            failure=lambda: error,
             stream=self.stream,
             stop=lambda: None,
             start=lambda: None,
@@ -753,7 +753,8 @@ class World:
             has_lost=lambda: False,
         )
         try:
-            speed_run._check(ended, self.settings(), threading.Event())
+            supervisor = Supervisor([], self.settings(), self.look, threading.Event(), "memory")
+            speed_run._restart(ended, error, supervisor)
         except TrilayerError as told:
             return told
         return error

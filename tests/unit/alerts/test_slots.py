@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from speed_layer.alerts import run
+from speed_layer.supervisor import Supervisor
 from trilayer_core.errors import TrilayerError
 from trilayer_core.runtime.settings import Settings
 
@@ -39,21 +40,29 @@ class Refused:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     monkeypatch.setattr(run, "REFUSED_S", 0)
-    monkeypatch.setattr(run, "is_away", lambda text, settings: False)
+    monkeypatch.setattr(Supervisor, "is_outage", lambda self, text: False)
+
+
+def checking(query):
+    stop = threading.Event()
+    supervisor = Supervisor([], Settings(), None, stop, "memory")
+    return lambda: run._check(query, supervisor, stop, follow=False, ask=False)
 
 
 def test_it_starts_again_until_the_slots_are_free():
     query = Refused(times=3)
+    check = checking(query)
     for _ in range(5):
-        run._check(query, Settings(), threading.Event())
+        check()
     assert query.starts == 3
     assert query.refused == 0
 
 
 def test_it_ends_with_what_spark_says_if_they_never_are():
-    query, stop = Refused(times=1000), threading.Event()
+    query = Refused(times=1000)
+    check = checking(query)
     for _ in range(run.MOST_REFUSED):
-        run._check(query, Settings(), stop)
+        check()
     assert query.starts == run.MOST_REFUSED
     with pytest.raises(TrilayerError, match="needs 3; 0 are free"):
-        run._check(query, Settings(), stop)
+        check()

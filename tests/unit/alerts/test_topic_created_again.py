@@ -8,6 +8,7 @@ import pytest
 
 from speed_layer.alerts import run
 from speed_layer.alerts.query import AlertQuery
+from speed_layer.supervisor import Supervisor
 from trilayer import Alert, Catalog, Stream, View, count
 from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime.settings import Settings
@@ -53,5 +54,7 @@ def query(tmp_path, found):
 )
 def test_it_is_started_again_if_the_topic_is_another_one(tmp_path, found, calls):
     asked = query(tmp_path, found)
-    run._check_topic(asked, Settings(), threading.Event())
+    stop = threading.Event()
+    supervisor = Supervisor([asked], Settings(), asked._store, stop, "memory")
+    run._check(asked, supervisor, stop, follow=False, ask=True)
     assert asked.calls == calls

@@ -1,13 +1,14 @@
 """A stream, or a group of alerts, whose query fails does not stop the others."""
 
 import threading
+from functools import partial
 
 import pytest
 from pyspark.errors import PySparkException
 
 from speed_layer import run
 from speed_layer.alerts import run as alerts
-from speed_layer.isolation import FIRST_WAIT_S, LONGEST_WAIT_S, SETTLED_S, Failures
+from speed_layer.supervisor import FIRST_WAIT_S, LONGEST_WAIT_S, SETTLED_S, Supervisor
 from trilayer_core.errors import LogError, TrilayerError
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
@@ -46,14 +47,15 @@ class Query:
 @pytest.fixture(params=["views", "alerts"])
 def two(monkeypatch, store, request):
     process = run if request.param == "views" else alerts
-    monkeypatch.setattr(process, "is_away", lambda text, settings: False)
+    monkeypatch.setattr(Supervisor, "is_outage", lambda self, text: False)
     one, other = Query("one"), Query("other")
     clock = [0.0]
-    failures = Failures([one, other], store, "memory", lambda: clock[0])
-    ask = {} if process is run else {"ask": False}
+    stop = threading.Event()
+    failures = Supervisor([one, other], Settings(), store, stop, "memory", elapsed=lambda: clock[0])
+    check = process._check if process is run else partial(process._check, stop=stop, ask=False)
 
     def attend(query):
-        process._attend(query, failures, Settings(), threading.Event(), follow=False, **ask)
+        failures.attend(query, partial(check, query, failures, follow=False))
 
     return one, other, clock, failures, attend
 
@@ -121,8 +123,8 @@ def test_a_query_that_fails_at_its_first_start_is_isolated_as_well(two):
     def fail():
         raise PySparkException("no such checkpoint")
 
-    failures.attend(one, fail, fail)
-    failures.attend(other, other.start, other.start)
+    failures.attend(one, fail)
+    failures.attend(other, other.start)
     assert (one in failures, other in failures) == (True, False)
     clock[0] += FIRST_WAIT_S
     attend(one)
@@ -151,7 +153,7 @@ def test_the_store_has_the_reason_until_it_runs_again_for_a_while(two, store):
 def test_a_process_that_starts_knows_of_no_failure_before(store):
     one = Query("one")
     store.write_document(one.fault_path, Fault(1, "x"))
-    Failures([one], store, "memory")
+    Supervisor([one], Settings(), store, threading.Event(), "memory")
     assert not store.exists(one.fault_path)
 
 
@@ -165,11 +167,11 @@ def test_the_process_of_alerts_is_ready_without_a_group_that_fails(store, monkey
             self.rounds -= 1
             return self.rounds < 0
 
-    monkeypatch.setattr(alerts, "is_away", lambda text, settings: False)
+    monkeypatch.setattr(Supervisor, "is_outage", lambda self, text: False)
     one, other = Query("one"), Query("other")
     one.error, other.runs, ready = RuntimeError("x"), True, []
-    failures = Failures([one, other], store, "memory")
+    failures = Supervisor([one, other], Settings(), store, threading.Event(), "memory")
     with pytest.raises(TrilayerError, match="one: its query ended: x"):
-        alerts._run([one, other], [], failures, Settings(), Stop(), lambda: ready.append(True))
+        alerts._run([one, other], [], failures, Stop(), lambda: ready.append(True))
     assert ready == [True]
     assert (one.stops, other.stops) == (1, 0)

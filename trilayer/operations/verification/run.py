@@ -33,6 +33,7 @@ from trilayer_core.compute.grouping import plan
 from trilayer_core.compute.merging import Comparison, open_duckdb
 from trilayer_core.errors import CoverageError, IntegrityError
 from trilayer_core.project import Project
+from trilayer_core.runtime.retries import retried
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.generations import Generations
@@ -61,15 +62,14 @@ def verification(
     """
     own = batch_spark(p.settings, p.catalog.rows) if spark is None else nullcontext(spark)
     with own as start:
-        for attempt in range(3):
-            before = _moving(p)
-            try:
-                return _verification(p, start, tell)
-            except (CoverageError, IntegrityError):
-                # A publication or a compaction may have deleted what was being read.
-                if attempt == 2 or before == _moving(p):
-                    raise
-    raise AssertionError("unreachable")
+        # A publication or a compaction may delete what is being read.
+        return retried(
+            lambda: _verification(p, start, tell),
+            (CoverageError, IntegrityError),
+            3,
+            lambda _: _moving(p),
+            _moving(p),
+        )
 
 
 def _moving(p: Project) -> Any:

@@ -1,0 +1,36 @@
+"""Reads again what another process has replaced or deleted meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def retried(
+    read: Callable[[], Result],
+    errors: tuple[type[Exception], ...],
+    attempts: int,
+    state: Callable[[Exception], object] | None = None,
+    before: object = None,
+) -> Result:
+    """Returns the result of `read`, which is called again after errors.
+
+    Args:
+        read: Reads what others may change at the same time.
+        errors: The errors that such a change may cause.
+        attempts: How often `read` is called at most.
+        state: Returns, after an error, a value that changes with what is read. If it is the same
+            after two errors in a row, the error has another cause and is raised.
+        before: That value before the first attempt. Without it a first error never is the last.
+    """
+    while True:
+        attempts -= 1
+        try:
+            return read()
+        except errors as error:
+            now = object() if state is None else state(error)
+            if not attempts or now == before:
+                raise
+            before = now
