@@ -6,9 +6,11 @@ that it has written, with their digests.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
@@ -26,6 +28,7 @@ from trilayer_core.compute.rows import check_rows, rows_made
 from trilayer_core.definitions.alerts import ALERT_COLUMNS, Alert, AlertGroup
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.definitions.view import View
+from trilayer_core.errors import StoreError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.kafka_source import read_log
 from trilayer_core.runtime.session import batch_session, driver_at_work
@@ -35,7 +38,6 @@ from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGeneration
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import Interval
-from trilayer_core.store.spark_files import write_files
 from trilayer_core.store.tables import check_tables, table_frames
 
 StartSpark = Callable[[], SparkSession]
@@ -345,3 +347,58 @@ def batch_engine(settings: Settings, store: Store, rows: Sequence[Rows]) -> Iter
     check_tables(store, rows, settings.table_max_mb)
     with batch_spark(settings, rows) as spark:
         yield Engine(settings, store, spark)
+
+
+GROWTH = 2
+"""A file is merged with the previous one if that has at most this many times its rows."""
+
+
+def tail(
+    before: Sequence[StoredFile], new: Sequence[StoredFile]
+) -> tuple[Sequence[StoredFile], Sequence[StoredFile]]:
+    """The files of the base that stay unchanged, and those to merge with the added ones.
+
+    Files at the end are merged as long as each is not much larger than those after it. The second
+    list is empty if nothing is merged; the added files are then appended to those of the base.
+    (This is the idea of the log-structured merge tree: O'Neil, Cheng, Gawlick, O'Neil, 1996.)
+    """
+    kept, merged = list(before), list(new)
+    while new and kept and kept[-1].rows <= GROWTH * sum(file.rows for file in merged):
+        merged.insert(0, kept.pop())
+    return (kept, merged) if len(merged) > len(new) else ([*before, *new], [])
+
+
+_REFUSALS = {
+    os.strerror(number): number
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
+}
+
+
+def write_files(store: Store, rows: DataFrame, folder: str) -> list[StoredFile]:
+    """Writes rows as Parquet files into a new folder of the store, durably.
+
+    Args:
+        rows: The rows.
+        folder: A folder that does not exist yet.
+        store: The store, which Spark's executors must be able to reach.
+
+    Returns:
+        The files that have rows.
+
+    Raises:
+        StoreError: The operating system refused, on this machine or an executor's. After any
+            failure the folder is deleted.
+    """
+    try:
+        rows.write.parquet(store.uri(folder))
+        return store.describe_folder(folder)
+    except Exception as error:
+        with suppress(StoreError):
+            store.delete(folder)
+        for line in str(error).splitlines():
+            for reason, number in _REFUSALS.items():
+                if reason in line:
+                    raise store.fault(
+                        OSError(number, reason), "have Spark write", folder
+                    ) from error
+        raise

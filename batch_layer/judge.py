@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from batch_layer.engine import Engine, Judging
-from batch_layer.growth import tail
+from batch_layer.engine import Engine, Judging, tail
 from trilayer_core.definitions.alerts import Alert, AlertGroup
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream

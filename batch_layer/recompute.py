@@ -13,8 +13,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from batch_layer.engine import Engine
-from batch_layer.growth import tail
+from batch_layer.engine import Engine, tail
 from batch_layer.judge import alert_definitions, judge
 from trilayer_core.compute.grouping import plan
 from trilayer_core.definitions.catalog import Catalog

@@ -17,7 +17,7 @@ import pyarrow as pa
 from serving_layer.connection import Connection
 from serving_layer.json_text import json_object_sql
 from serving_layer.kept import FOLD, FOLD_TYPE, MOST_WINDOWS, can_keep, kept_select
-from serving_layer.result import Provenance, interruptible
+from serving_layer.result import Provenance
 from serving_layer.state import Loaded
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, UsageError
@@ -66,15 +66,14 @@ class Follower:
                 f" {view.name!r}; use a longer slide"
             )
         self._connection, self._view = connection, view
-        self._database = connection._database
-        with connection._lock:
-            self._heard = connection._refresh.kept.listen(view)
+        with connection.exclusively() as (database, refresh):
+            self._heard = refresh.kept.listen(view)
             self._held = f"_held.{self._heard.name}"
-            self._database.execute(
+            database.execute(
                 "CREATE SCHEMA IF NOT EXISTS _held;"
                 f" CREATE TABLE {self._held} (key VARCHAR, digest UHUGEINT, {FOLD} {FOLD_TYPE})"
             )
-            answers = self._database.sql(kept_select(view))  # which is not run
+            answers = database.sql(kept_select(view))  # which is not run
             types = dict(zip(answers.columns, answers.types, strict=True))
         key = json_object_sql({name: types[name] for name in view.key_names})
         row = json_object_sql({name: types[name] for name in view.output})
@@ -89,28 +88,31 @@ class Follower:
 
     def close(self) -> None:
         """Ends it. Nothing is recorded for it any more."""
-        with self._connection._lock, suppress(duckdb.ConnectionException):  # closed with all it had
-            self._connection._refresh.kept.unlisten(self._view, self._heard)
-            self._database.execute(f"DROP TABLE {self._held}")
+        with (
+            suppress(duckdb.ConnectionException),  # closed with all it had
+            self._connection.exclusively() as (database, refresh),
+        ):
+            refresh.kept.unlisten(self._view, self._heard)
+            database.execute(f"DROP TABLE {self._held}")
 
     def holds(self, rows: Iterable[tuple[str, str]]) -> None:
         """Says which rows the holder has: the JSON of each key and of each row."""
         keys, values = zip(*rows, strict=True) if (rows := list(rows)) else ((), ())
         held = pa.table([pa.array(keys, pa.string()), pa.array(values, pa.string())], schema=ROWS)
-        with self._connection._lock, interruptible():
-            self._database.register("_arriving", held)
+        with self._connection.exclusively() as (database, _):
+            database.register("_arriving", held)
             # Their folds are not known, and not needed: all rows are compared next.
-            self._database.execute(
+            database.execute(
                 f"DELETE FROM {self._held}; INSERT INTO {self._held}"
                 " SELECT key, md5_number(value), 0 FROM _arriving"
             )
-            self._database.unregister("_arriving")
+            database.unregister("_arriving")
             self._heard.all = True
 
     def __len__(self) -> int:
         """The number of rows that the holder has."""
-        with self._connection._lock:
-            counted = self._database.execute(f"SELECT count(*) FROM {self._held}").fetchall()
+        with self._connection.exclusively() as (database, _):
+            counted = database.execute(f"SELECT count(*) FROM {self._held}").fetchall()
         return int(counted[0][0])
 
     def look(self, *, refresh: bool = True) -> Difference:
@@ -123,21 +125,20 @@ class Follower:
             IntegrityError: The store's answer can't be proven.
             CoverageError: The same, or the view has no answer. The holder keeps what it has.
         """
-        with self._connection._lock, interruptible():
-            loaded = self._connection._refresh
-            now = loaded.refresh() if refresh else loaded.loaded
+        with self._connection.exclusively() as (database, loading):
+            now = loading.refresh() if refresh else loading.loaded
             self._check_answered(now)
-            provenance = self._connection._provenance(now)
-            if not self._heard.anything(self._database):
+            provenance = self._connection.provenance_of(now)
+            if not self._heard.anything(database):
                 return Difference([], [], provenance)
-            self._database.execute("BEGIN TRANSACTION")
+            database.execute("BEGIN TRANSACTION")
             try:
-                rows, gone = self._compared()
+                rows, gone = self._compared(database)
             except BaseException:
-                self._database.execute("ROLLBACK")
+                database.execute("ROLLBACK")
                 self._heard.all = True
                 raise
-            self._database.execute("COMMIT")
+            database.execute("COMMIT")
             self._heard.all = False
         return Difference(rows, gone, provenance)
 
@@ -151,8 +152,10 @@ class Follower:
                 " with its present definition"
             )
 
-    def _compared(self) -> tuple[list[tuple[str, str]], list[str]]:
-        run, held, heard = self._database.execute, self._held, self._heard.table
+    def _compared(
+        self, database: duckdb.DuckDBPyConnection
+    ) -> tuple[list[tuple[str, str]], list[str]]:
+        run, held, heard = database.execute, self._held, self._heard.table
         where = "" if self._heard.all else f" WHERE {FOLD} IN (FROM {heard})"
         run(
             "CREATE OR REPLACE TEMP TABLE _now AS SELECT *, md5_number(value) AS digest"

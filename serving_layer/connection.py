@@ -166,6 +166,12 @@ class Connection:
         with interruptible():
             return self._refresh.loaded if self._detached else self._refresh.refresh()
 
+    @contextmanager
+    def exclusively(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, Refresh]]:
+        """Provides the database and what loads it, and keeps others from them meanwhile."""
+        with self._lock, interruptible():
+            yield self._database, self._refresh
+
     def may_have_more(self) -> bool:
         """Whether there may be something new, which a detached connection does not load."""
         return self._refresh.may_have_more()
@@ -227,7 +233,7 @@ class Connection:
     def _newest(self, relations: Relations | None) -> Iterator[Snapshot]:
         if relations is not None:
             with self._lock:
-                provenance = self._provenance(self._refreshed())
+                provenance = self.provenance_of(self._refreshed())
             for (schema, name), rows in relations(provenance).items():
                 self.relation(schema, name, rows)
         with self.snapshots(1) as (snapshot,):
@@ -243,7 +249,7 @@ class Connection:
             loaded = self._refreshed()
             with interruptible():
                 opened = [self._on(loaded) for _ in range(number)]
-        provenance = self._provenance(loaded)
+        provenance = self.provenance_of(loaded)
         snapshots = [Snapshot(t.cursor, provenance, self._catalog, loaded) for t in opened]
         try:
             yield snapshots
@@ -269,7 +275,7 @@ class Connection:
             if self._detached:
                 lock_down(database)
             loaded = Refresh(tables, self._catalog, self._store).load(version)
-            provenance = self._provenance(loaded)
+            provenance = self.provenance_of(loaded)
             for name, rows in self._tables.items():
                 put_table(database, name, rows)
             added = {**self._relations, **(relations(provenance) if relations else {})}
@@ -424,7 +430,7 @@ class Connection:
         """
         with self._lock:
             loaded = self._refreshed()
-        return self.with_lag(self._provenance(loaded))
+        return self.with_lag(self.provenance_of(loaded))
 
     def with_lag(self, provenance: Provenance) -> Provenance:
         """Adds the present lag to an earlier answer's provenance.
@@ -502,7 +508,8 @@ class Connection:
             generation = self._refreshed().streams[stream].generation
         return history.segments(found, generation, self._store)
 
-    def _provenance(self, loaded: Loaded) -> Provenance:
+    def provenance_of(self, loaded: Loaded) -> Provenance:
+        """The provenance of answers that are based on a loaded state, without the lag."""
         publication = loaded.publication
         below = publication.streams if publication else {}
         streams = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from batch_layer.engine import write_files
 from tests.support.published import run_once
 from trilayer_core.errors import StoreError, TrilayerError
-from trilayer_core.store.spark_files import write_files
 
 pytestmark = [pytest.mark.spark]
 
