@@ -161,7 +161,7 @@ def _copied(
 def note_attempt(stream: Stream, run: Run, store: Store) -> None:
     """Records in the run's folder that an attempt to ingest the stream has begun.
 
-    `clean` in publish.py deletes these notes. Two notes of one stream show that an attempt was
+    `clean` in clean.py deletes these notes. Two notes of one stream show that an attempt was
     killed and may have left files: only then are the folders of all intervals searched.
     """
     attempts = itertools.count(1)

@@ -1,24 +1,23 @@
-"""Step 5, publish: puts all recomputed views in force at once.
+"""Step 5, publish: puts all recomputed views in force at once. `rollback` goes back.
 
-Afterwards it deletes what no kept version needs. `rollback` goes back to an older version.
+Afterwards `clean` deletes what no kept version needs.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from batch_layer.clean import clean
 from batch_layer.cut import check_ends_at
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
-from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
+from trilayer_core.errors import TrilayerError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
-from trilayer_core.seam import Cut, size
-from trilayer_core.store.cover import best_cover
+from trilayer_core.seam import size
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.generations import Generations
 from trilayer_core.store.intervals import (
     chain_end,
     intervals_after,
@@ -26,7 +25,6 @@ from trilayer_core.store.intervals import (
     newest_departed,
     newest_of,
 )
-from trilayer_core.store.leftovers import clear, find_leftovers
 from trilayer_core.store.looks import Look, Looks
 from trilayer_core.store.master import Master
 from trilayer_core.store.pointer import Held, PointerFile
@@ -36,7 +34,6 @@ from trilayer_core.store.publication import (
     PublishedMemory,
     PublishedStream,
     PublishedView,
-    oldest_cut,
 )
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import (
@@ -45,9 +42,7 @@ from trilayer_core.store.runs import (
     ReconciledView,
     Reconciliation,
     Run,
-    Runs,
 )
-from trilayer_core.store.segments import Generation
 from trilayer_core.store.tables import digests
 
 logger = logging.getLogger("trilayer.batch")
@@ -227,108 +222,3 @@ def rollback(version: int | None, store: Store, hold: Held | None = None) -> Pub
     target = Publications(store).roll_back(version, hold)
     logger.info("version %s in force again, T=%s", target.version, target.t)
     return target
-
-
-# -- clearing away ---------------------------------------------------------------------------------
-
-
-def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
-    """Deletes versions beyond `keep_versions`, what no kept version needs, and leftovers.
-
-    `find_leftovers` finds the batch views and the run folders of the deleted versions, together
-    with what killed processes have left.
-
-    References are deleted before the files that they refer to: a crash then leaves garbage, never a
-    dangling reference. A rollback can happen at any moment in between. The files of a kept version
-    stay, and for a deleted version the rollback is told that it does not exist.
-    """
-    failpoint("publish.before-clean")
-    kept = Publications(store).retire(settings.keep_versions)
-    if kept is None:
-        logger.warning(
-            "nothing is cleared away: a version that is kept can't be read, so that what it needs"
-            " is not known"
-        )
-        return
-    failpoint("clean.before-files")
-    for stream in catalog.streams:
-        _clean_segments(stream, kept, store)
-        _clean_chains(stream, kept, store)
-    failpoint("clean.between-files")
-    present = Publications(store).in_force()
-    look = Looks(store).last(present) if present else None
-    attempts = Runs(store).ingest_notes(max(kept[-1].token, look.token if look else 0))
-    # More notes than streams mean that an attempt was killed. Only then are the folders of all
-    # intervals searched: for a year of them this takes longer than a run with little to do.
-    killed = len(attempts) > len(catalog.streams)
-    chains = killed or kept[-1].kind == "full"
-    cleared = clear(store, find_leftovers(store, thorough=killed, chains=chains))
-    for path in attempts:
-        store.delete(path)
-    if cleared:
-        logger.debug("cleared away %s files and folders that no version needs", cleared)
-
-
-def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
-    of_stream = Generations(store, stream)
-    known = of_stream.all()
-    for generation in known:
-        cut = oldest_cut(kept, stream.name, generation.topic_id)
-        old = generation is not known[-1]
-        if old and _superseded(generation, _needed(generation, stream, kept), stream, cut, store):
-            of_stream.delete(generation.name)
-            continue
-        for first, last in of_stream.spans(generation.name):
-            try:
-                commit = of_stream.commit(generation.name, first, last)
-            except IntegrityError as error:
-                logger.debug(
-                    "not cleared away, since compaction took it or it can't be read: %s", error
-                )
-                continue
-            if any(
-                r.end > cut.get(p, 0)
-                for segment in commit.segments
-                for p, r in segment.ranges.items()
-            ):
-                break
-            of_stream.delete_commit(generation.name, commit)
-
-
-def _needed(
-    generation: Generation, stream: Stream, kept: Sequence[Publication]
-) -> Mapping[str, str]:
-    """The generation's views that a kept version of its origin has with the same definition."""
-    published = [
-        (name, view.fingerprint)
-        for p in kept
-        if stream.name in p.streams and p.streams[stream.name].topic_id == generation.topic_id
-        for name, view in p.views.items()
-    ]
-    return dict(generation.views.items() & set(published))
-
-
-def _superseded(
-    generation: Generation, needed: Mapping[str, str], stream: Stream, cut: Cut, store: Store
-) -> bool:
-    """Whether a newer generation has taken over all views that are needed, if there are any.
-
-    It must have done so for every cut to which a rollback could go back.
-    """
-    if not needed:
-        return True
-    try:
-        best = best_cover(Generations(store, stream), generation.topic_id, needed, cut)
-    except (CoverageError, IntegrityError):
-        return False
-    return best is not None and best.generation.number > generation.number
-
-
-def _clean_chains(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
-    needed = {stream.fingerprint} | {
-        p.streams[stream.name].fingerprint for p in kept if stream.name in p.streams
-    }
-    master = Master(store, stream)
-    for schema in master.schemas():
-        if schema not in needed:
-            master.delete_chain(schema)

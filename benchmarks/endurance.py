@@ -23,8 +23,8 @@ import psutil
 import pyarrow as pa
 
 import serving_layer
+from batch_layer.clean import clean
 from batch_layer.engine import Engine
-from batch_layer.publish import clean
 from batch_layer.run import BatchLayer
 from benchmarks.figure import Figure, Options, say, seconds
 from benchmarks.workload import home

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from batch_layer.publish import clean
+from batch_layer.clean import clean
 from batch_layer.run import BatchLayer
 from tests.support.alerts import (
     Walk,

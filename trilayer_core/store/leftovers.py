@@ -1,7 +1,7 @@
 """Finds leftovers: files and folders that nothing refers to, now or later, and nobody writes.
 
 Most are left by killed processes. The others are the batch views and the run folders of versions
-that were deleted because they are no longer kept: `clean` in batch_layer/publish.py deletes only
+that were deleted because they are no longer kept: `clean` in batch_layer/clean.py deletes only
 the versions' documents itself, and finds their files here.
 
 Age alone never makes a file a leftover. For each kind there is a proof that no process can still

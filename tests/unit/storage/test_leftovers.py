@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from batch_layer.publish import clean, publish
+from batch_layer.clean import clean
+from batch_layer.publish import publish
 from tests.support.places import PROJECT
 from tests.support.published import CATALOG, SETTINGS, STREAM, begin, complete, run_once
 from trilayer import Catalog, Rows, Table, View, count

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from batch_layer import publish as publish_step
-from batch_layer.publish import clean, publish, rollback
+from batch_layer.clean import clean
+from batch_layer.publish import publish, rollback
 from tests.support.published import CATALOG, SETTINGS, begin, complete, keeping, run_once
 from tests.support.waiting import in_thread
 from trilayer_core.errors import OvertakenError, UsageError
