@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from speed_layer.checkpoint import Checkpoint
-from speed_layer.reading import Reading, Written
+from speed_layer.reading import Checkpoint, Reading, Written
 from speed_layer.segments import write_segments
 from speed_layer.succession import Succession
 from trilayer_core.compute.grouping import plan

@@ -7,13 +7,13 @@ sufficient. Spark's part is behind `Write`.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from speed_layer.checkpoint import Checkpoint
 from speed_layer.ticks import Ticks
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError, EnvironmentFault, IntegrityError, LogError
@@ -21,6 +21,7 @@ from trilayer_core.log.broker import Log, Marks, Topic
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, RangesByTick, ranges_between
+from trilayer_core.store import layout
 from trilayer_core.store.continuity import (
     NOTHING_READ,
     Read,
@@ -297,3 +298,59 @@ def ruled_out(generation: Generation, chain: Sequence[Interval]) -> str | None:
         f"a batch run has found that the log lost records which generation {generation.number} had"
         " read"
     )
+
+
+class Checkpoint:
+    """Spark's checkpoint of one generation.
+
+    Attributes:
+        path: Its folder in the store.
+    """
+
+    def __init__(self, store: Store, stream: Stream, generation: Generation) -> None:
+        self.path = layout.checkpoint(stream, generation.name)
+        self._store, self._stream, self._generation = store, stream, generation
+
+    def planned(self) -> list[int]:
+        """The micro-batches in Spark's checkpoint, in order."""
+        names = self._store.names(f"{self.path}/offsets")
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def is_done(self, batch_id: int) -> bool:
+        """Whether Spark counts the micro-batch as finished."""
+        return self._store.exists(f"{self.path}/commits/{batch_id}")
+
+    def begin(self, batch_id: int) -> Cut:
+        """The offsets at which a micro-batch begins, which are the end of the previous one.
+
+        Raises:
+            IntegrityError: Spark's plan can't be read.
+        """
+        return self.end(batch_id - 1) if batch_id else self._generation.start
+
+    def end(self, batch_id: int) -> Cut:
+        """The end offsets of a micro-batch in Spark's checkpoint.
+
+        Raises:
+            IntegrityError: The file can't be read.
+        """
+        remedy = "run `trilayer speed run --rebuild`"
+        return read_end(self._store, self.path, batch_id, self._stream.topic, remedy)
+
+
+def read_end(store: Store, checkpoint: str, batch_id: int, topic: str, remedy: str) -> Cut:
+    """The end offsets that Spark has written for a batch into the folder of a checkpoint.
+
+    Raises:
+        IntegrityError: The file can't be read; `remedy` says what to do.
+    """
+    path = f"{checkpoint}/offsets/{batch_id}"
+    try:
+        # The first two lines are the format's version, and properties of the batch.
+        ends = json.loads(store.read(path).decode().splitlines()[2])[topic]
+        return {int(partition): offset for partition, offset in ends.items()}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise IntegrityError(
+            f"{path} does not contain the offsets that Spark has planned; it was truncated or"
+            f" altered, for example by a power cut; {remedy}"
+        ) from None

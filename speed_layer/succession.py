@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from speed_layer.checkpoint import Checkpoint
-from speed_layer.reading import lost, ruled_out
+from speed_layer.reading import Checkpoint, lost, ruled_out
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import IntegrityError

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from speed_layer.alerts.profile import stored_profile
-from speed_layer.checkpoint import read_end
+from speed_layer.reading import read_end
 from trilayer_core.definitions.alerts import AlertGroup
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import IntegrityError
