@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import LogError
 from trilayer_core.log.broker import Log, Mark, Topic
-from trilayer_core.runtime.settings import Settings
+from trilayer_core.project import Project
 from trilayer_core.seam import Cut, Range
 from trilayer_core.store.continuity import check_log
 from trilayer_core.store.files import Store
@@ -64,9 +64,8 @@ class Records:
 
 
 def accept_loss(
+    project: Project,
     stream: Stream,
-    settings: Settings,
-    store: Store,
     *,
     open_log: Callable[[str], Log] = Log,
     read_records: Callable[[Store], Records] = Records,
@@ -77,19 +76,18 @@ def accept_loss(
     stream's ingest lock.
 
     Args:
+        project: The project.
         stream: The stream.
-        settings: The brokers.
-        store: The store.
         open_log: Connects to the brokers.
         read_records: Reads the master dataset.
 
     Returns:
         The new origin, or None if none was needed.
     """
-    known = Origins(store, stream).all()
+    store, known = project.store, Origins(project.store, stream).all()
     if not known:
         return None
-    with open_log(settings.bootstrap_servers) as log:
+    with open_log(project.settings.bootstrap_servers) as log:
         topic = log.topic(stream)
         present, chain = known[-1], Master(store, stream).longest_chain()
         have = chain_end(of_origin(chain, present.identity), present.start)

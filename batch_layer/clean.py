@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError, IntegrityError
+from trilayer_core.project import Project
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut
 from trilayer_core.store.cover import best_cover
 from trilayer_core.store.files import Store
@@ -30,7 +29,7 @@ from trilayer_core.store.segments import Generation
 logger = logging.getLogger("trilayer.batch")
 
 
-def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
+def clean(project: Project) -> None:
     """Deletes versions beyond `keep_versions`, what no kept version needs, and leftovers.
 
     `find_leftovers` finds the batch views and the run folders of the deleted versions, together
@@ -40,8 +39,9 @@ def clean(catalog: Catalog, settings: Settings, store: Store) -> None:
     dangling reference. A rollback can happen at any moment in between. The files of a kept version
     stay, and for a deleted version the rollback is told that it does not exist.
     """
+    catalog, store = project.catalog, project.store
     failpoint("publish.before-clean")
-    kept = Publications(store).retire(settings.keep_versions)
+    kept = Publications(store).retire(project.settings.keep_versions)
     if kept is None:
         logger.warning(
             "nothing is cleared away: a version that is kept can't be read, so that what it needs"

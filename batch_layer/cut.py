@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import ClockError, CoverageError, UsageError
 from trilayer_core.log.broker import Log
 from trilayer_core.log.time_index import TimeIndex
-from trilayer_core.runtime.settings import Settings
+from trilayer_core.project import Project
 from trilayer_core.seam import (
     Cut,
     check_tick,
@@ -33,9 +32,7 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def cut(
-    catalog: Catalog,
-    settings: Settings,
-    store: Store,
+    project: Project,
     t_ms: int,
     full: bool,
     *,
@@ -45,9 +42,7 @@ def cut(
     """Determines the cut of every stream at T, and takes a token, which overtakes all earlier runs.
 
     Args:
-        catalog: The catalog with the streams.
-        settings: The brokers, the tick and the settle delay.
-        store: The store, in which the run is recorded.
+        project: The project, in whose store the run is recorded.
         t_ms: T, as returned by `choose_t`.
         full: Whether the run recomputes everything from the master dataset.
         accept_clock: Whether to cut a log at its end if the broker's clock is ahead at present.
@@ -58,15 +53,15 @@ def cut(
         LogError: A topic is missing, was replaced, has no append times, or no longer holds what was
             ingested. Nothing has been written in this case.
     """
-    with open_log(settings.bootstrap_servers) as log:
+    with open_log(project.settings.bootstrap_servers) as log:
         streams = {
-            stream.name: _cut_of(stream, t_ms, log, settings, store, accept_clock)
-            for stream in catalog.streams
+            stream.name: _cut_of(project, stream, t_ms, log, accept_clock)
+            for stream in project.catalog.streams
         }
-    token = Fence(store).take(f"batch run until {format_time(t_ms)}")
+    token = Fence(project.store).take(f"batch run until {format_time(t_ms)}")
     cuts = {name: found for name, (found, _) in streams.items()}
     run = Run(token, t_ms, full, cuts, {name: topic_id for name, (_, topic_id) in streams.items()})
-    store.write_document(run.path("cut"), run)
+    project.store.write_document(run.path("cut"), run)
     for name, found in cuts.items():
         logger.info(
             "cut %s at T=%s: %s", name, run.t, ", ".join(f"{p}:{o}" for p, o in found.items())
@@ -75,9 +70,7 @@ def cut(
 
 
 def choose_t(
-    catalog: Catalog,
-    settings: Settings,
-    store: Store,
+    project: Project,
     until_ms: int | None,
     *,
     at_least: bool = False,
@@ -90,9 +83,7 @@ def choose_t(
     T has passed but is not settled yet, this waits until it is.
 
     Args:
-        catalog: The catalog with the streams.
-        settings: The tick and the settle delay.
-        store: The store with earlier cuts.
+        project: The project, whose store has earlier cuts.
         until_ms: The requested T; None for the newest one.
         at_least: Whether T may be the newest cut if events after until_ms have been ingested
             already, because cuts never go back.
@@ -104,14 +95,14 @@ def choose_t(
             published.
         ClockError: The newest recorded or published T is later than now.
     """
-    recorded = _recorded(catalog, settings, store)
+    settings, store = project.settings, project.store
     if not accept_clock:
-        check_clock(catalog, settings, store)
-    floor = _floor(settings, store, recorded)
+        check_clock(project)
+    floor = _floor(project)
     if until_ms is None:
         return max(latest_tick(store.clock(), settings.tick_ms, settings.settle_ms), floor)
     if until_ms <= store.clock():
-        wait_until_settled(settings, store, until_ms, wait)
+        wait_until_settled(project, until_ms, wait)
     check_tick(until_ms, store.clock(), settings.tick_ms, settings.settle_ms)
     if until_ms < floor and not at_least:
         raise UsageError(
@@ -122,7 +113,7 @@ def choose_t(
     return max(until_ms, floor)
 
 
-def t_of_all(catalog: Catalog, settings: Settings, store: Store) -> int:
+def t_of_all(project: Project) -> int:
     """The first T, in ms, whose cut includes every record that is in the logs now.
 
     Records that are stamped later than now are waited for, but no longer than the settle delay.
@@ -131,9 +122,9 @@ def t_of_all(catalog: Catalog, settings: Settings, store: Store) -> int:
         LogError: A topic is missing.
         EnvironmentFault: No broker answers.
     """
-    now = store.clock()
+    settings, now = project.settings, project.store.clock()
     with Log(settings.bootstrap_servers) as log:
-        topics = [log.topic(stream) for stream in catalog.streams]
+        topics = [log.topic(stream) for stream in project.catalog.streams]
         marks = [
             mark for topic in topics for mark in log.last_records(topic, log.end(topic)).values()
         ]
@@ -142,44 +133,38 @@ def t_of_all(catalog: Catalog, settings: Settings, store: Store) -> int:
 
 
 def wait_until_settled(
-    settings: Settings,
-    store: Store,
-    t_ms: int,
-    wait: Callable[[float], object] = time.sleep,
+    project: Project, t_ms: int, wait: Callable[[float], object] = time.sleep
 ) -> None:
     """Waits until the clock has passed T by the settle delay."""
-    while (left_ms := t_ms + settings.settle_ms - store.clock()) > 0:
+    while (left_ms := t_ms + project.settings.settle_ms - project.store.clock()) > 0:
         wait(left_ms / 1000)
 
 
-def latest_ms(settings: Settings, store: Store) -> int:
+def latest_ms(project: Project) -> int:
     """The latest T, in ms, that this machine's clock confirms.
 
     A later T was recorded by a clock that was ahead.
     """
-    return store.clock() + settings.settle_ms
+    return project.store.clock() + project.settings.settle_ms
 
 
-def _recorded(catalog: Catalog, settings: Settings, store: Store) -> dict[str, Mapping[int, Cut]]:
-    """The newest cuts of each stream, by T."""
-    latest = latest_ms(settings, store)
-    return {
-        stream.name: Master(store, stream).recorded_cuts(latest, lambda interval: True)
-        for stream in catalog.streams
-    }
-
-
-def _floor(settings: Settings, store: Store, recorded: Mapping[str, Mapping[int, Cut]]) -> int:
+def _floor(project: Project) -> int:
+    """The newest T, in ms, up to which events have been ingested or published."""
+    latest = latest_ms(project)
     # T is in whole seconds. A cut that is assigned to another T than its own has some milliseconds
     # more than the one before it.
-    ingested = [t_ms - t_ms % 1000 for cuts in recorded.values() for t_ms in cuts]
-    published = Publications(store).in_force()
-    if published and published.t_ms <= latest_ms(settings, store):
+    ingested = [
+        t_ms - t_ms % 1000
+        for stream in project.catalog.streams
+        for t_ms in Master(project.store, stream).recorded_cuts(latest, lambda interval: True)
+    ]
+    published = Publications(project.store).in_force()
+    if published and published.t_ms <= latest:
         ingested.append(published.t_ms)
     return max(ingested, default=0)
 
 
-def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
+def check_clock(project: Project) -> None:
     """Checks that no recorded T is later than now.
 
     Only the newest interval of each stream and the newest version are checked. Older ones do not
@@ -188,18 +173,18 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
     Raises:
         ClockError: One is.
     """
-    latest = latest_ms(settings, store)
+    store = project.store
     found = [
         (
             chain[-1].t_ms,
             f"interval {chain[-1].number} of stream {stream.name!r} in the master dataset",
         )
-        for stream in catalog.streams
+        for stream in project.catalog.streams
         if (chain := Master(store, stream).longest_chain())
     ]
     found += [(p.t_ms, f"version {p.version}") for p in Publications(store).versions()[-1:]]
     t_ms, what = max(found, default=(0, ""))
-    if t_ms > latest:
+    if t_ms > latest_ms(project):
         raise ClockError(
             f"no T may be later than now, {format_time(store.clock())}; {what} is of"
             f" T={format_time(t_ms)}: the clock of the machine that cut it was ahead, or this"
@@ -210,20 +195,17 @@ def check_clock(catalog: Catalog, settings: Settings, store: Store) -> None:
 
 
 def _cut_of(
-    stream: Stream,
-    t_ms: int,
-    log: Log,
-    settings: Settings,
-    store: Store,
-    accept_clock: bool,
+    project: Project, stream: Stream, t_ms: int, log: Log, accept_clock: bool
 ) -> tuple[dict[int, int], str]:
+    """The cut of a stream, and the identity of the origin in which it counts."""
+    settings, store = project.settings, project.store
     topic = log.topic(stream)
     log.check_append_time(topic)
     present = Origins(store, stream).at(topic, log)
     master = Master(store, stream)
     check_log(stream, topic, present, master.longest_chain(), log)
     back_to: Callable[[Interval], bool] = lambda interval: interval.t_ms <= t_ms  # noqa: E731
-    recorded = master.recorded_cuts(latest_ms(settings, store), back_to, identity=present.identity)
+    recorded = master.recorded_cuts(latest_ms(project), back_to, identity=present.identity)
     index = TimeIndex(log, topic, settings.tick_ms, settings.settle_ms, store.clock)
     for partition, record in index.stamped_later_than_now().items():
         logger.warning(

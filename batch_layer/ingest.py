@@ -16,8 +16,8 @@ from batch_layer.engine import Engine, Ingested
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import LogError, OvertakenError
 from trilayer_core.log.broker import Log, Marks
+from trilayer_core.project import Project
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, Range, check_contiguous, ranges_between, size
 from trilayer_core.store.continuity import changed, check_log, check_reaches, departed_generation
 from trilayer_core.store.fence import Fence
@@ -31,10 +31,9 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def ingest(
+    project: Project,
     stream: Stream,
     run: Run,
-    settings: Settings,
-    store: Store,
     engine: Engine,
     *,
     accept_loss: bool = False,
@@ -45,10 +44,9 @@ def ingest(
     Does nothing if that has been done already.
 
     Args:
+        project: The project.
         stream: The stream.
         run: The run, whose token must still be the newest.
-        settings: The brokers.
-        store: The store.
         engine: Copies the records.
         accept_loss: Whether to continue without events that retention deleted, and to record their
             offsets.
@@ -64,6 +62,7 @@ def ingest(
         OvertakenError: A later run has taken over, another one has ingested more, or a new origin
             has begun since the run's cut.
     """
+    store = project.store
     Fence(store).check(run.token)
     identity = run.topic_ids[stream.name]
     note_attempt(stream, run, store)
@@ -71,7 +70,7 @@ def ingest(
     if chain and chain[-1].t_ms == run.t_ms and chain[-1].topic_id == identity:
         check_ends_at(stream, chain[-1].end, run.cuts[stream.name])
         return chain[-1]
-    with open_log(settings.bootstrap_servers) as log:
+    with open_log(project.settings.bootstrap_servers) as log:
         topic = log.topic(stream)
         present = Origins(store, stream).at(topic, log)
         _check_origin(stream, run, present)

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 
 from batch_layer.clean import clean
 from batch_layer.cut import check_ends_at
-from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import TrilayerError
+from trilayer_core.project import Project
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import size
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
@@ -49,12 +48,10 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def publish(
-    catalog: Catalog,
+    project: Project,
     run: Run,
     recomputed: Recomputed,
     reconciliation: Mapping[str, ReconciledView],
-    settings: Settings,
-    store: Store,
 ) -> Publication:
     """Puts the run's views in force, unless they are the same as those in force.
 
@@ -64,12 +61,13 @@ def publish(
         HeldError: A person holds the version in force.
         OvertakenError: A later run, or a rollback, has taken over.
     """
+    catalog, store = project.catalog, project.store
     publications, pointer = Publications(store), PointerFile(store)
     standing = pointer.read()
     if standing and standing.token == run.token and standing.reason == "publish":
         published = publications.in_force()
         assert published is not None
-        clean(catalog, settings, store)
+        clean(project)
         return published
     Fence(store).check(run.token)
     pointer.check_not_held()
@@ -120,7 +118,7 @@ def publish(
         logger.info(
             "nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t
         )
-        clean(catalog, settings, store)
+        clean(project)
         return base
     publication = publications.write(
         Publication(
@@ -141,7 +139,7 @@ def publish(
     )
     publications.put_in_force(publication.version, run.token, "publish")
     logger.info("published version %s, T=%s, %s", publication.version, publication.t, kind)
-    clean(catalog, settings, store)
+    clean(project)
     return publication
 
 

@@ -20,10 +20,11 @@ from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import OvertakenError, TrilayerError
+from trilayer_core.project import Project
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.session import driver_at_work
 from trilayer_core.store.fence import Fence
-from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.files import StoredFile
 from trilayer_core.store.intervals import intervals_after, intervals_below
 from trilayer_core.store.master import Master
 from trilayer_core.store.publication import Publication
@@ -33,15 +34,16 @@ from trilayer_core.store.runs import Recomputed, RecomputedAlert, RecomputedMemo
 logger = logging.getLogger("trilayer.batch")
 
 
-def recompute(catalog: Catalog, run: Run, store: Store, engine: Engine) -> Recomputed:
+def recompute(project: Project, run: Run, engine: Engine) -> Recomputed:
     """Computes all views, once per run.
 
     If the base has all views of a stream with the same definitions, only the new intervals are
     computed, and the base's files are kept or merged with the result. Otherwise, and in a full run,
     the views are computed from the whole master dataset.
     """
+    catalog, store = project.catalog, project.store
     Fence(store).check(run.token)
-    done = recomputed_before(catalog, run, store)
+    done = recomputed_before(project, run)
     if done:
         return done
     # Take fingerprints now: running the author's code may change what its closures hold.
@@ -104,16 +106,17 @@ def _naming(stream: Stream, views: Sequence[View]) -> Iterator[None]:
         raise TrilayerError(f"stream {stream.name!r}, when computing {names}: {error}") from error
 
 
-def recomputed_before(catalog: Catalog, run: Run, store: Store) -> Recomputed | None:
+def recomputed_before(project: Project, run: Run) -> Recomputed | None:
     """What the run has recomputed; None if it has not done so yet.
 
     Raises:
         OvertakenError: It was recomputed with other definitions than the catalog's.
     """
-    if not store.exists(run.path("recompute")):
+    if not project.store.exists(run.path("recompute")):
         return None
-    found = store.read_document(run.path("recompute"), Recomputed)
-    changed = {name for name, _ in found.definitions.items() ^ _definitions(catalog).items()}
+    found = project.store.read_document(run.path("recompute"), Recomputed)
+    present = _definitions(project.catalog)
+    changed = {name for name, _ in found.definitions.items() ^ present.items()}
     if changed:
         raise OvertakenError(
             f"definitions have changed since the run was recomputed: {', '.join(sorted(changed))};"

@@ -21,6 +21,7 @@ from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, DifferenceError, IntegrityError
+from trilayer_core.project import Project
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
@@ -40,11 +41,9 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def reconcile(
-    catalog: Catalog,
+    project: Project,
     run: Run,
     recomputed: Recomputed,
-    settings: Settings,
-    store: Store,
     open_shares: Callable[[Settings, Store], Shares] = Shares,
 ) -> Mapping[str, ReconciledView]:
     """Compares batch and speed over the events that both have read, view by view.
@@ -55,15 +54,16 @@ def reconcile(
         DifferenceError: There is a difference and the setting `reconcile` is `fail`. This is raised
             at every call.
     """
+    store = project.store
     Fence(store).check(run.token)
     if store.exists(run.path("reconcile")):
         done = store.read_document(run.path("reconcile"), Reconciliation)
     else:
         base = Publications(store).read(recomputed.base) if recomputed.base else None
-        found = _reconcile(catalog, run, recomputed, base, settings, store, open_shares)
+        found = _reconcile(project, run, recomputed, base, open_shares)
         for name, view in found.items():
             _say(name, view)
-        alerts = reconcile_alerts(catalog, run, recomputed, base, settings, store)
+        alerts = reconcile_alerts(project, run, recomputed, base)
         done = Reconciliation(found, alerts)
         failpoint("reconcile.before-record")
         store.write_document(run.path("reconcile"), done)
@@ -71,7 +71,7 @@ def reconcile(
         *(name for name, view in done.views.items() if view.different),
         *(f"alert {name}" for name, alert in done.alerts.items() if alert.different),
     ]
-    if different and settings.reconcile == "fail":
+    if different and project.settings.reconcile == "fail":
         raise DifferenceError(
             f"batch and speed differ in {', '.join(different)}; see {run.path('reconcile')}; to"
             ' publish the batch layer\'s answer nevertheless, set reconcile = "warn" and run'
@@ -81,16 +81,15 @@ def reconcile(
 
 
 def _reconcile(
-    catalog: Catalog,
+    project: Project,
     run: Run,
     recomputed: Recomputed,
     base: Publication | None,
-    settings: Settings,
-    store: Store,
     open_shares: Callable[[Settings, Store], Shares],
 ) -> Mapping[str, ReconciledView]:
+    catalog, store = project.catalog, project.store
     found: dict[str, ReconciledView] = {}
-    with open_shares(settings, store) as shares:
+    with open_shares(project.settings, store) as shares:
         for stream in catalog.streams:
             find = partial(speed_share, catalog, stream, run, base, store)
             share = find()

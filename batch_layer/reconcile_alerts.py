@@ -18,10 +18,9 @@ import pyarrow as pa
 from batch_layer.judge import History
 from trilayer_core.compute.merging import open_duckdb
 from trilayer_core.definitions.alerts import Alert, AlertGroup
-from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import CoverageError, IntegrityError
+from trilayer_core.project import Project
 from trilayer_core.runtime.retries import retried
-from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut
 from trilayer_core.store.alerts import (
     UNEXPLAINED,
@@ -47,18 +46,14 @@ CONFIRMED, WITHDRAWN, ADDED, DIFFER = "confirmed", "withdrawn", "added", "differ
 
 
 def reconcile_alerts(
-    catalog: Catalog,
-    run: Run,
-    recomputed: Recomputed,
-    base: Publication | None,
-    settings: Settings,
-    store: Store,
+    project: Project, run: Run, recomputed: Recomputed, base: Publication | None
 ) -> dict[str, ReconciledAlert]:
     """Compares each alert, and logs a line about it.
 
     Raises:
         IntegrityError: A file of the batch layer is missing or altered.
     """
+    catalog, store = project.catalog, project.store
     found: dict[str, ReconciledAlert] = {}
     for stream in catalog.streams:
         groups = catalog.groups_of(stream)
@@ -72,7 +67,7 @@ def reconcile_alerts(
                 recorded = generations.of(alert.name, alert.fingerprint)
                 reasons = _Reasons(alert, group, recomputed, recorded, starts)
                 try:
-                    with open_duckdb(settings.serving_memory_mb) as duck:
+                    with open_duckdb(project.settings.serving_memory_mb) as duck:
                         compared = _compare(duck, reasons, recomputed, history, store)
                 except CoverageError as error:
                     compared = ReconciledAlert(not_compared=str(error))

@@ -19,7 +19,6 @@ from batch_layer.publish import publish
 from batch_layer.recompute import is_continued, recompute, recomputed_before
 from batch_layer.reconcile import reconcile
 from batch_layer.shares import Shares
-from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.steps import how_far
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.errors import UsageError
@@ -50,9 +49,7 @@ class BatchLayer:
     active.
 
     Attributes:
-        catalog: The definitions.
-        settings: The settings.
-        store: The store.
+        project: The project.
         open_log: Connects to the brokers.
         open_engine: Opens the engine that computes partials.
         open_shares: Opens the database that compares them.
@@ -60,9 +57,7 @@ class BatchLayer:
         wait: Waits for a number of seconds.
     """
 
-    catalog: Catalog
-    settings: Settings
-    store: Store
+    project: Project
     open_log: Callable[[str], Log] = Log
     open_engine: Callable[[Settings, Store, Sequence[Rows]], AbstractContextManager[Engine]] = (
         batch_engine
@@ -102,8 +97,8 @@ class BatchLayer:
             HeldError: A person holds the version in force.
         """
         with self._lock(), self._engine() as engine:
-            PointerFile(self.store).check_not_held()
-            sinks = bool(self.catalog.sinks)
+            PointerFile(self.project.store).check_not_held()
+            sinks = bool(self.project.catalog.sinks)
             tell(how_far("cut", sinks=sinks))
             if accept_loss:
                 self._accept_losses()
@@ -112,11 +107,11 @@ class BatchLayer:
             if covering:
                 return covering
             run = self._cut(t_ms, full, accept_clock)
-            for stream in self.catalog.streams:
+            for stream in self.project.catalog.streams:
                 tell(how_far("ingest", stream.name, sinks=sinks))
                 self._ingest(stream, run, engine, accept_loss)
             tell(how_far("recompute", sinks=sinks))
-            recomputed = recompute(self.catalog, run, self.store, engine)
+            recomputed = recompute(self.project, run, engine)
             tell(how_far("reconcile", sinks=sinks))
             found = self._reconcile(run, recomputed)
             tell(how_far("publish", sinks=sinks))
@@ -135,7 +130,7 @@ class BatchLayer:
     ) -> Run | Publication:
         """The first step: a new run, or with `at_least` the publication that covers T already."""
         with self._lock():
-            PointerFile(self.store).check_not_held()
+            PointerFile(self.project.store).check_not_held()
             if accept_loss:
                 self._accept_losses()
             t_ms = self._choose_t(until_ms, at_least=at_least, accept_clock=accept_clock)
@@ -154,21 +149,21 @@ class BatchLayer:
     ) -> tuple[Run, dict[str, Interval]]:
         """The second step, for some streams; returns the run and each stream's interval."""
         with self._engine() as engine:
-            run = find_run(self.store, token, until_ms)
+            run = find_run(self.project.store, token, until_ms)
             return run, {s.name: self._ingest(s, run, engine, accept_loss) for s in streams}
 
     def recompute(self, token: int | None = None, until_ms: int | None = None) -> Recomputed:
         """The third step: computes the views below the cut."""
         with self._lock(), self._engine() as engine:
-            run = find_run(self.store, token, until_ms)
-            return recompute(self.catalog, run, self.store, engine)
+            run = find_run(self.project.store, token, until_ms)
+            return recompute(self.project, run, engine)
 
     def reconcile(
         self, token: int | None = None, until_ms: int | None = None
     ) -> Mapping[str, ReconciledView]:
         """The fourth step: compares batch and speed, as `reconcile` explains."""
         with self._lock():
-            run = find_run(self.store, token, until_ms)
+            run = find_run(self.project.store, token, until_ms)
             return self._reconcile(run, self._recomputed(run))
 
     def publish(
@@ -176,11 +171,11 @@ class BatchLayer:
     ) -> tuple[Run, Publication]:
         """The fifth step; returns the run, and the publication that is in force afterwards."""
         with self._lock():
-            run = find_run(self.store, token, until_ms)
+            run = find_run(self.project.store, token, until_ms)
             recomputed, path = self._recomputed(run), run.path("reconcile")
             found = (
-                self.store.read_document(path, Reconciliation).views
-                if self.store.exists(path)
+                self.project.store.read_document(path, Reconciliation).views
+                if self.project.store.exists(path)
                 else {}
             )
             return run, self._publish(run, recomputed, found)
@@ -193,18 +188,19 @@ class BatchLayer:
         publication whose T is later than now does not count, because its cut is where the log ended
         when it was made.
         """
-        published = Publications(self.store).in_force()
-        if published is None or published.t_ms > latest_ms(self.settings, self.store):
+        catalog, store, latest = self.project.catalog, self.project.store, latest_ms(self.project)
+        published = Publications(store).in_force()
+        if published is None or published.t_ms > latest:
             return None
-        up_to_ms = Looks(self.store).complete_to_ms(published, latest_ms(self.settings, self.store))
+        up_to_ms = Looks(store).complete_to_ms(published, latest)
         if t_ms > up_to_ms:
             return None
-        if not all(is_continued(self.catalog, s, published) for s in self.catalog.streams):
+        if not all(is_continued(catalog, stream, published) for stream in catalog.streams):
             return None
-        if not alerts_are_continued(self.catalog, published):
+        if not alerts_are_continued(catalog, published):
             return None
-        for stream in self.catalog.streams:
-            present = Origins(self.store, stream).present()
+        for stream in catalog.streams:
+            present = Origins(store, stream).present()
             if present is None or published.streams[stream.name].topic_id != present.identity:
                 return None
         logger.info(
@@ -219,67 +215,60 @@ class BatchLayer:
 
     def _lock(self) -> AbstractContextManager[None]:
         """The lock that allows one batch run or step at a time."""
-        return self.store.lock(layout.BATCH_LOCK, "a batch run")
+        return self.project.store.lock(layout.BATCH_LOCK, "a batch run")
 
     def _ingest_lock(self, stream: Stream) -> AbstractContextManager[None]:
-        """The lock that allows one ingest of a stream at a time; other streams are not affected."""
-        return self.store.lock(layout.ingest_lock(stream.name), f"an ingest of {stream.name!r}")
+        """The lock that allows one ingest of a stream at a time, whatever others do."""
+        return self.project.store.lock(
+            layout.ingest_lock(stream.name), f"an ingest of {stream.name!r}"
+        )
 
     def _engine(self) -> AbstractContextManager[Engine]:
-        return self.open_engine(self.settings, self.store, self.catalog.rows)
+        p = self.project
+        return self.open_engine(p.settings, p.store, p.catalog.rows)
 
     def _publish(
         self, run: Run, recomputed: Recomputed, reconciled: Mapping[str, ReconciledView]
     ) -> Publication:
         for extension in extensions().values():
-            extension.before_publish(
-                Project(self.settings, self.catalog, self.store), run, recomputed
-            )
-        return publish(self.catalog, run, recomputed, reconciled, self.settings, self.store)
+            extension.before_publish(self.project, run, recomputed)
+        return publish(self.project, run, recomputed, reconciled)
 
     def _accept_losses(self) -> None:
         """Begins a new origin for each stream whose log no longer holds what was ingested."""
-        for stream in self.catalog.streams:
+        for stream in self.project.catalog.streams:
             with self._ingest_lock(stream):
                 accept_loss_of(
+                    self.project,
                     stream,
-                    self.settings,
-                    self.store,
                     open_log=self.open_log,
                     read_records=self.read_records,
                 )
 
     def _choose_t(self, until_ms: int | None, **how: bool) -> int:
-        return choose_t(self.catalog, self.settings, self.store, until_ms, wait=self.wait, **how)
+        return choose_t(self.project, until_ms, wait=self.wait, **how)
 
     def _cut(self, t_ms: int, full: bool, accept_clock: bool) -> Run:
         return cutting.cut(
-            self.catalog,
-            self.settings,
-            self.store,
-            t_ms,
-            full,
-            accept_clock=accept_clock,
-            open_log=self.open_log,
+            self.project, t_ms, full, accept_clock=accept_clock, open_log=self.open_log
         )
 
     def _ingest(self, stream: Stream, run: Run, engine: Engine, accept_loss: bool) -> Interval:
         with self._ingest_lock(stream):
             return ingesting.ingest(
+                self.project,
                 stream,
                 run,
-                self.settings,
-                self.store,
                 engine,
                 accept_loss=accept_loss,
                 open_log=self.open_log,
             )
 
     def _reconcile(self, run: Run, recomputed: Recomputed) -> Mapping[str, ReconciledView]:
-        return reconcile(self.catalog, run, recomputed, self.settings, self.store, self.open_shares)
+        return reconcile(self.project, run, recomputed, self.open_shares)
 
     def _recomputed(self, run: Run) -> Recomputed:
-        found = recomputed_before(self.catalog, run, self.store)
+        found = recomputed_before(self.project, run)
         if found is None:
             raise UsageError(
                 f"this step must follow `trilayer batch recompute`; the run until {run.t} has none"

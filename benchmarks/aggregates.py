@@ -42,6 +42,7 @@ from trilayer import (
     variance,
 )
 from trilayer_core.compute.grouping import plan
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
@@ -122,7 +123,7 @@ def _recompute(
     """Recomputes all views. Returns the bytes that were written."""
     token = Fence(store).take("benchmark")
     run = Run(token, 1, True, {SALES.name: {0: number}}, {SALES.name: "t"})
-    found = recompute(catalog, run, store, Engine(settings, store, spark))
+    found = recompute(Project(settings, catalog, store), run, Engine(settings, store, spark))
     return sum(file.bytes for files in found.views.values() for file in files)
 
 

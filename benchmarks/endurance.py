@@ -34,6 +34,7 @@ from speed_layer.ticks import Ticks
 from trilayer import Catalog, Rows, Stream, View, count, sum_
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, Range, tick_of
@@ -105,7 +106,7 @@ def _publish_when_told(at: str, keys: int, orders: Pipe) -> None:
         except EOFError:
             return
         publication = written.publish(_partials(keys, version), keys, version * RUN_MS)
-        clean(written.catalog, Settings(store=at), store)
+        clean(Project(Settings(store=at), written.catalog, store))
         orders.send(publication.version)
 
 
@@ -243,7 +244,9 @@ class Past:
 
         self.store.clock = lambda: self.now
         layer = BatchLayer(
-            catalog, settings, self.store, open_log=lambda _: self.log(), open_engine=_idle_engine
+            Project(settings, catalog, self.store),
+            open_log=lambda _: self.log(),
+            open_engine=_idle_engine,
         )
         return seconds(layer.run)
 

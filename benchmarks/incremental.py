@@ -22,6 +22,7 @@ from batch_layer.reconcile import reconcile
 from benchmarks.figure import Figure, Options, ratios, say, seconds
 from benchmarks.workload import SALES, broker, check, home, produce, views, write_events
 from trilayer import Catalog, Stream
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import latest_tick
@@ -91,15 +92,9 @@ def _run(
     catalog: Catalog, settings: Settings, store: Store, spark: StartSpark, until_ms: int
 ) -> None:
     engine = Engine(settings, store, spark)
-    run = cut(catalog, settings, store, choose_t(catalog, settings, store, until_ms), full=False)
+    project = Project(settings, catalog, store)
+    run = cut(project, choose_t(project, until_ms), full=False)
     for stream in catalog.streams:
-        ingest(stream, run, settings, store, engine)
-    recomputed = recompute(catalog, run, store, engine)
-    publish(
-        catalog,
-        run,
-        recomputed,
-        reconcile(catalog, run, recomputed, settings, store),
-        settings,
-        store,
-    )
+        ingest(project, stream, run, engine)
+    recomputed = recompute(project, run, engine)
+    publish(project, run, recomputed, reconcile(project, run, recomputed))

@@ -20,6 +20,7 @@ from benchmarks.figure import Figure, Options, ratios, say, timed
 from benchmarks.workload import EXPECTED, SALES, TWO, home, write_events
 from trilayer_core.compute.merging import compare_answers, create_table_sql, present_select
 from trilayer_core.compute.parsing import FITS, parse
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
 from trilayer_core.store import layout
@@ -51,7 +52,12 @@ def measure(options: Options) -> Sequence[Figure]:
                     {SALES.name: "t"},
                 )
                 took, found = timed(
-                    partial(recompute, TWO, run, store, Engine(settings, store, spark))
+                    partial(
+                        recompute,
+                        Project(settings, TWO, store),
+                        run,
+                        Engine(settings, store, spark),
+                    )
                 )
                 with duckdb.connect(config={"threads": 2}) as duck:
                     duck.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")

@@ -216,7 +216,7 @@ def test_an_alert_that_is_added_or_changed_is_judged_over_the_whole_history(aler
     alerting.produce(some_events(rng, 30))
     first = pipeline.batch()
     assert first.memories is None
-    layer = BatchLayer(alerts.catalog, pipeline.settings, pipeline.store)
+    layer = BatchLayer(Project(pipeline.settings, alerts.catalog, pipeline.store))
     assert layer.covered_by(first.t_ms) is None
     with caplog.at_level(logging.INFO, "trilayer.batch"):
         run_again_with(alerting, alerts.with_alerts("large", "rising"))
@@ -299,7 +299,7 @@ def test_a_missing_profile_is_named_and_an_old_one_is_carried_over(alerting):
     # Once no rollback can go back to before the second generation, the first profile is cleared
     # away, and nothing else of what is needed.
     pipeline.settings = pipeline.settings.model_copy(update={"keep_versions": 1})
-    clean(pipeline.catalog, pipeline.settings, store)
+    clean(Project(pipeline.settings, pipeline.catalog, store))
     assert not store.exists(old)
     assert store.exists(new)
     store.check_all(third.files)

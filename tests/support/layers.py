@@ -24,6 +24,7 @@ from tests.support.waiting import until
 from trilayer import Catalog, Stream
 from trilayer.testing import canonical
 from trilayer_core.log.broker import Log
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, latest_tick
@@ -87,6 +88,10 @@ class Pipeline:
         moment = now_ms()
         until(lambda: latest_tick(now_ms(), tick_ms, settle_ms) > moment)
 
+    @property
+    def project(self) -> Project:
+        return Project(self.settings, self.catalog, self.store)
+
     # -- layers ------------------------------------------------------------------------------------
 
     def catch_up(self, rebuild: bool = False) -> None:
@@ -143,18 +148,18 @@ class Pipeline:
         return self.publish(*self.recompute(self.ingest(until_ms=until_ms, full=full)))
 
     def ingest(self, *, until_ms: int | None = None, full: bool = False) -> Run:
-        t_ms = choose_t(self.catalog, self.settings, self.store, until_ms)
-        run = cut(self.catalog, self.settings, self.store, t_ms, full)
+        t_ms = choose_t(self.project, until_ms)
+        run = cut(self.project, t_ms, full)
         for stream in self.streams:
-            ingest(stream, run, self.settings, self.store, self._engine)
+            ingest(self.project, stream, run, self._engine)
         return run
 
     def recompute(self, run: Run) -> tuple[Run, Recomputed]:
-        return run, recompute(self.catalog, run, self.store, self._engine)
+        return run, recompute(self.project, run, self._engine)
 
     def publish(self, run: Run, recomputed: Recomputed) -> Publication:
-        found = reconcile(self.catalog, run, recomputed, self.settings, self.store)
-        return publish(self.catalog, run, recomputed, found, self.settings, self.store)
+        found = reconcile(self.project, run, recomputed)
+        return publish(self.project, run, recomputed, found)
 
     def in_force(self) -> Publication:
         found = Publications(self.store).in_force()

@@ -12,6 +12,7 @@ from batch_layer.publish import publish
 from benchmarks.written import Written
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.compute.parsing import REJECT
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
@@ -64,7 +65,7 @@ def begin(store: Store) -> tuple[Run, Recomputed]:
 def run_once(store: Store, settings: Settings = SETTINGS) -> Publication:
     """A whole run."""
     run, recomputed = begin(store)
-    return publish(CATALOG, run, recomputed, {}, settings, store)
+    return publish(Project(settings, CATALOG, store), run, recomputed, {})
 
 
 def keeping(versions: int) -> Settings:

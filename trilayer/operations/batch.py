@@ -40,7 +40,7 @@ class Outcome:
 
 def layer(p: Project) -> BatchLayer:
     """The batch layer of the project's store."""
-    return BatchLayer(p.catalog, p.settings, p.store)
+    return BatchLayer(p)
 
 
 def whole_run(
@@ -67,9 +67,9 @@ def whole_run(
     before = Publications(p.store).in_force()
     if wait:
         PointerFile(p.store).check_not_held()
-        t_ms = t_of_all(p.catalog, p.settings, p.store)
+        t_ms = t_of_all(p)
         tell(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
-        wait_until_settled(p.settings, p.store, t_ms)
+        wait_until_settled(p, t_ms)
     published = layer(p).run(
         until_ms=until_ms,
         full=full,
@@ -113,7 +113,7 @@ def cut(
     )
     if isinstance(begun, Run):
         return begun
-    covered_ms = Looks(p.store).complete_to_ms(begun, latest_ms(p.settings, p.store))
+    covered_ms = Looks(p.store).complete_to_ms(begun, latest_ms(p))
     return Covered(begun.version, format_time(covered_ms))
 
 

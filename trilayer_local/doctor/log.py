@@ -11,6 +11,7 @@ from trilayer_core.compute.formats import format_of
 from trilayer_core.errors import ClockError, EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
 from trilayer_core.log.time_index import TimeIndex
+from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import BROKER_ADDRESS, Settings
 from trilayer_core.seam import format_time
@@ -123,7 +124,7 @@ def check_fields(p: Subject) -> Iterator[str]:
 
 def check_clocks(p: Subject) -> Iterator[str]:
     """Checks that no T and no stamp is later than now."""
-    check_clock(p.catalog, p.settings, readable(p))
+    check_clock(Project(p.settings, p.catalog, readable(p)))
     with _log(p) as log:
         topics = [topic for stream in p.catalog.streams if (topic := log.find(stream))]
         ahead = [

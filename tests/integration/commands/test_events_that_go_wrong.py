@@ -12,6 +12,7 @@ from batch_layer.publish import publish
 from tests.support.in_process import ProjectInProcess
 from tests.support.project import CATALOG, clean, wait_for_settled_tick
 from trilayer_core.errors import ConflictError
+from trilayer_core.project import Project
 from trilayer_core.store.documents import encode
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.publications import Publications
@@ -290,11 +291,11 @@ def test_fencing_keeps_out_an_older_run(project):
     before = project.answers()
     project.produce(10)
     wait_for_settled_tick(project)
-    catalog, settings, store = project.catalog(), project.settings(), project.store
-    old = cut(catalog, settings, store, choose_t(catalog, settings, store, None), False)
-    Fence(store).take("a later run")
+    of_run = Project(project.settings(), project.catalog(), project.store)
+    old = cut(of_run, choose_t(of_run, None), False)
+    Fence(project.store).take("a later run")
     with pytest.raises(ConflictError, match="a later run has taken over"):
-        publish(catalog, old, Recomputed(1, {}, {}, {}, {}), {}, settings, store)
+        publish(of_run, old, Recomputed(1, {}, {}, {}, {}), {})
     assert project.answers() == before
 
 

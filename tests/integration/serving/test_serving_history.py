@@ -28,6 +28,7 @@ from trilayer_core.compute.merging import (
     present_compared_select,
 )
 from trilayer_core.errors import CoverageError, IntegrityError, UsageError
+from trilayer_core.project import Project
 from trilayer_core.seam import tick_of
 from trilayer_core.store import layout
 from trilayer_core.store.documents import encode
@@ -270,7 +271,7 @@ def test_what_does_not_match_is_told_with_its_kind_and_its_values(broker, spark,
         pipeline.wait_for_tick()
         run, recomputed = pipeline.recompute(pipeline.ingest())
         tamper(store, pipeline.stream, catalog.view("totals"), pipeline.generation)
-        once = reconcile(catalog, run, recomputed, found.settings, store)
+        once = reconcile(Project(found.settings, catalog, store), run, recomputed)
         store.delete(run.path("reconcile"))
         pipeline.publish(run, recomputed)
         assert Publications(store).read(1).reconciliation == once

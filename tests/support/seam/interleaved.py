@@ -59,6 +59,7 @@ from trilayer_core.errors import (
     UsageError,
 )
 from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Range
 from trilayer_core.store.files import StoredFile
@@ -551,9 +552,7 @@ def wait(seconds: float) -> None:
 def batch_layer(host: Any) -> BatchLayer:
     """The product's, on a host of the model."""
     return BatchLayer(
-        host.catalog,
-        host.settings,
-        host.store,
+        Project(host.settings, host.catalog, host.store),
         open_log=ModelLog,
         open_engine=lambda settings, store, rows: nullcontext(Counting(store)),  # type: ignore[arg-type, return-value]
         open_shares=Shares,  # type: ignore[arg-type]

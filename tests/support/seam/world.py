@@ -32,6 +32,7 @@ from trilayer import Catalog, Stream, View, count
 from trilayer_core.compute.grouping import Pass
 from trilayer_core.errors import ClockError, CoverageError
 from trilayer_core.log.broker import Log, Mark, Topic
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Ranges, RangesByTick, size
 from trilayer_core.store import layout
@@ -283,11 +284,15 @@ class World:
     def clock(self) -> int:
         return self.now
 
+    @property
+    def project(self) -> Project:
+        return Project(self.settings, CATALOG, self.store)
+
     # -- broker ------------------------------------------------------------------------------------
 
     @property
     def layer(self) -> BatchLayer:
-        return BatchLayer(CATALOG, self.settings, self.store, open_log=self.open_log)
+        return BatchLayer(self.project, open_log=self.open_log)
 
     def open_log(self, servers: str = "") -> Log:
         return ModelLog(self)
@@ -426,15 +431,15 @@ class World:
             and is_continued(CATALOG, STREAM, published)
         ):
             return
-        ingest(STREAM, run, self.settings, self.store, self.engine, open_log=self.open_log)
-        recomputed = recompute(CATALOG, run, self.store, self.engine)
+        ingest(self.project, STREAM, run, self.engine, open_log=self.open_log)
+        recomputed = recompute(self.project, run, self.engine)
         self._reconcile(run, recomputed)
-        publish(CATALOG, run, recomputed, {}, self.settings, self.store)
+        publish(self.project, run, recomputed, {})
 
     def cut(self, full: bool) -> Run:
         """As an operator has it who knows of the broker's clock."""
         accept = self.accept_clock
-        t_ms = choose_t(CATALOG, self.settings, self.store, None, accept_clock=accept)
+        t_ms = choose_t(self.project, None, accept_clock=accept)
         try:
             return self.cut_at(t_ms, full, accept_clock=accept)
         except ClockError:
@@ -442,10 +447,7 @@ class World:
             return self.cut_at(t_ms, full, accept_clock=True)
 
     def cut_at(self, t_ms: int, full: bool = False, *, accept_clock: bool = False) -> Run:
-        return cut(
-            CATALOG, self.settings, self.store, t_ms, full,
-            accept_clock=accept_clock, open_log=self.open_log,
-        )  # fmt: skip
+        return cut(self.project, t_ms, full, accept_clock=accept_clock, open_log=self.open_log)
 
     def _reconcile(self, run: Any, recomputed: Any) -> None:
         """What both layers have of the same ticks must be the same, where the product says that it
@@ -467,7 +469,7 @@ class World:
     def ingest_only(self) -> None:
         """A run that died after its ingest."""
         run = self.cut(False)
-        ingest(STREAM, run, self.settings, self.store, self.engine, open_log=self.open_log)
+        ingest(self.project, STREAM, run, self.engine, open_log=self.open_log)
 
     def rollback(self) -> None:
         if Publications(self.store).in_force():

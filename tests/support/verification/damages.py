@@ -21,6 +21,7 @@ from batch_layer.publish import publish
 from batch_layer.recompute import recompute
 from tests.support.verification.healthy import Healthy
 from trilayer_core.compute.parsing import REJECT
+from trilayer_core.project import Project
 from trilayer_core.seam import Range, format_time
 from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
@@ -103,8 +104,8 @@ class Damage:
             {self.stream.name: of_stream.topic_id},
         )
         engine = Engine(self.healthy.settings, self.store, lambda: self.healthy.spark)
-        recomputed = recompute(self.catalog, run, self.store, engine)
-        publish(self.catalog, run, recomputed, {}, self.healthy.settings, self.store)
+        project = Project(self.healthy.settings, self.catalog, self.store)
+        publish(project, run, recompute(project, run, engine), {})
 
     def place(self, number: int, *, fits: bool = True, partition: int = 1, nth: int = 3) -> int:
         """The offset of a record of interval `number` that fits, or not."""

@@ -136,7 +136,7 @@ def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spa
         pipeline.stop_speed()
         assert len(Master(store, STREAM).read_chain()) == 2
 
-        accept_loss(STREAM, pipeline.settings, store)
+        accept_loss(pipeline.project, STREAM)
         assert dict(Origins(store, STREAM).present().start) == {0: 80, 1: 7}
         pipeline.batch()
         assert answer(pipeline) == {"a": 100, "other": 7, "b": 40, "c": 90}

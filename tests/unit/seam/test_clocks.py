@@ -10,7 +10,7 @@ import logging
 import pytest
 
 from batch_layer.cut import choose_t
-from tests.support.seam.world import CATALOG, STREAM, TICK_MS, World
+from tests.support.seam.world import STREAM, TICK_MS, World
 from trilayer_core.errors import ClockError
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.master import Master
@@ -152,7 +152,7 @@ def test_a_broker_whose_clock_jumps_for_a_while(world):
     live(world, 3)
     before = batch(world)
     live(world, 3, MINUTES_50)
-    t_ms = choose_t(CATALOG, world.settings, world.store, None)
+    t_ms = choose_t(world.project, None)
     with pytest.raises(
         ClockError, match=r"partition 0: .* the newest records, offsets 24 to 47, .* --accept-clock"
     ):
@@ -204,14 +204,14 @@ def test_a_t_later_than_now_is_an_error_that_names_it(after_a_jump):
     live(world, 2)
     for until in (None, world.now - world.now % TICK_MS - TICK_MS):
         with pytest.raises(ClockError, match=rf"is of T={t}: .* --accept-clock") as error:
-            choose_t(CATALOG, world.settings, world.store, until, at_least=until is not None)
+            choose_t(world.project, until, at_least=until is not None)
         assert "version 2" in str(error.value) or "interval 1 of stream 'events'" in str(
             error.value
         )
 
 
 def accept(world):
-    t_ms = choose_t(CATALOG, world.settings, world.store, None, accept_clock=True)
+    t_ms = choose_t(world.project, None, accept_clock=True)
     assert t_ms <= world.now
     assert world.layer.covered_by(t_ms) is None
     world.accept_clock = True

@@ -9,7 +9,7 @@ import pytest
 from batch_layer.cut import choose_t
 from batch_layer.publish import rollback
 from serving_layer.history import history
-from tests.support.seam.world import CATALOG, STREAM, TICK_MS, World, arrive, run_later
+from tests.support.seam.world import STREAM, TICK_MS, World, arrive, run_later
 from trilayer_core.seam import format_time
 from trilayer_core.store import layout
 from trilayer_core.store.documents import digest_in
@@ -43,7 +43,7 @@ def test_it_publishes_no_version_and_says_how_far_it_has_looked(world):
         assert run_later(world) == first
     assert [p.version for p in Publications(world.store).versions()] == [first.version]
     look = Looks(world.store).last(first)
-    assert look.t_ms == choose_t(CATALOG, world.settings, world.store, None)
+    assert look.t_ms == choose_t(world.project, None)
     (kept,) = history(world.store)
     assert (kept.t, kept.looked_t) == (first.t, format_time(look.t_ms))
     world.check()

@@ -57,15 +57,14 @@ class Truncated(World):
 
     def accept_loss(self):
         return accept_loss(
+            self.project,
             STREAM,
-            self.settings,
-            self.store,
             open_log=self.open_log,
             read_records=lambda store: self.engine,
         )
 
     def ingest(self, run):
-        return ingest(STREAM, run, self.settings, self.store, self.engine, open_log=self.open_log)
+        return ingest(self.project, STREAM, run, self.engine, open_log=self.open_log)
 
     def run(self, *, accept=False, full=False):
         """A whole batch run, as `trilayer batch run [--accept-loss] [--full]` does it."""
@@ -157,7 +156,7 @@ def test_a_log_truncated_between_cut_and_ingest_is_refused_by_the_ingest(world):
     world.add(100, 1)
     world.run()
     world.add(20, 1)
-    t_ms = choose_t(CATALOG, world.settings, world.store, None)
+    t_ms = choose_t(world.project, None)
     run = world.cut_at(t_ms)
     world.truncate(110)
     with pytest.raises(LogError, match="below offset 120"):
@@ -269,7 +268,7 @@ def test_a_run_that_died_after_the_new_origin_is_continued_by_the_next(world):
     version = Publications(world.store).in_force().version
     world.truncate(80)
     world.add(40, 2)
-    t_ms = choose_t(CATALOG, world.settings, world.store, None)
+    t_ms = choose_t(world.project, None)
     old = cut_as_it_was(world, t_ms)
     world.accept_loss()
     # What is in force stays so, and answers, until the next publication.

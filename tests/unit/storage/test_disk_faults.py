@@ -14,6 +14,7 @@ from batch_layer.publish import publish
 from speed_layer import compaction
 from tests.support.published import CATALOG, SETTINGS, STREAM, begin, run_once
 from trilayer_core.errors import IntegrityError, StoreError
+from trilayer_core.project import Project
 from trilayer_core.store import layout
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import Commit, Generation, Segment
@@ -116,10 +117,10 @@ def test_a_run_that_finds_the_disk_full_changes_nothing_and_is_run_again(store, 
     small_files(100)
     for _ in range(3):
         with pytest.raises(StoreError, match=r"publications/00000002\.json: File too large"):
-            publish(CATALOG, run, recomputed, {}, SETTINGS, store)
+            publish(Project(SETTINGS, CATALOG, store), run, recomputed, {})
     small_files(resource.RLIM_INFINITY)
     assert everything(store) == before
-    assert publish(CATALOG, run, recomputed, {}, SETTINGS, store).version == 2
+    assert publish(Project(SETTINGS, CATALOG, store), run, recomputed, {}).version == 2
 
 
 def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tries(

@@ -16,6 +16,7 @@ from batch_layer.publish import publish
 from tests.support.places import PROJECT
 from tests.support.published import CATALOG, SETTINGS, STREAM, begin, complete, run_once
 from trilayer import Catalog, Rows, Table, View, count
+from trilayer_core.project import Project
 from trilayer_core.store import layout
 from trilayer_core.store import leftovers as leftovers_module
 from trilayer_core.store.fence import Fence
@@ -75,6 +76,7 @@ def test_a_healthy_store_has_none(store):
 KILLED = """
 import os, signal, sys
 from trilayer_core.store.segments import Generation
+from trilayer_core.project import Project
 from trilayer_core.store.files import Store
 os.makedirs(sys.argv[1] + "/publications")
 os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
@@ -153,7 +155,9 @@ def test_the_content_of_a_table_is_left_while_anything_may_need_it(store, tmp_pa
         definitions={view.name: view.fingerprint for view in catalog.views},
         views=recomputed.views | {"by_row": []},
     )
-    assert publish(catalog, run, recomputed, {}, SETTINGS, store).tables == {"names": table.digest}
+    assert publish(Project(SETTINGS, catalog, store), run, recomputed, {}).tables == {
+        "names": table.digest
+    }
     assert all(map(store.exists, paths))
     run_once(store)
     assert all(map(store.exists, paths)), "a version that is kept was computed with it"
@@ -190,7 +194,7 @@ def test_a_run_that_was_overtaken_leaves_its_views_and_its_folder(store):
         (ATTEMPT, f"batch/by_key/{run.token:08d}-full-abcdef"),
         (RUN, f"runs/{run.token:08d}"),
     ]
-    clean(CATALOG, SETTINGS, store)
+    clean(Project(SETTINGS, CATALOG, store))
     assert found(store) == []
 
 
@@ -299,14 +303,14 @@ def test_i5_a_publication_killed_at_any_change_of_the_store_leaves_one_that_is_w
         run, recomputed = begin(store)
         store.after, store.left = after, position
         try:
-            publish(CATALOG, run, recomputed, {}, SETTINGS, store)
+            publish(Project(SETTINGS, CATALOG, store), run, recomputed, {})
         except Killed:
             survived = False
         else:
             survived = True
         store.left = None
         assert complete(store) in (2, 3)
-        assert publish(CATALOG, run, recomputed, {}, SETTINGS, store).version == 3
+        assert publish(Project(SETTINGS, CATALOG, store), run, recomputed, {}).version == 3
         assert complete(store) == 3
         assert leftovers_module.find_leftovers(store) == []
         if survived:

@@ -7,12 +7,14 @@ import threading
 
 import pytest
 
+from batch_layer import clean as clean_step
 from batch_layer import publish as publish_step
 from batch_layer.clean import clean
 from batch_layer.publish import publish, rollback
 from tests.support.published import CATALOG, SETTINGS, begin, complete, keeping, run_once
 from tests.support.waiting import in_thread
 from trilayer_core.errors import OvertakenError, UsageError
+from trilayer_core.project import Project
 from trilayer_core.store import layout, publications
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
@@ -32,7 +34,7 @@ def at(name, act, monkeypatch):
         if point == name and left:
             left.pop()()
 
-    for module in (publications, publish_step):
+    for module in (publications, publish_step, clean_step):
         monkeypatch.setattr(module, "failpoint", reached)
     return left
 
@@ -107,7 +109,7 @@ def test_i4_a_run_that_a_rollback_has_fenced_off_does_not_publish_over_it(
     run, recomputed = begin(store)
     at(moment, lambda: rollback(1, store), monkeypatch)
     with pytest.raises(OvertakenError, match="a rollback to version 1 has taken over"):
-        publish(CATALOG, run, recomputed, {}, SETTINGS, store)
+        publish(Project(SETTINGS, CATALOG, store), run, recomputed, {})
     assert complete(store) == 1
     standing = PointerFile(store).read()
     assert (standing.token, standing.reason) == (Fence(store).newest(), "rollback")
@@ -126,7 +128,7 @@ def test_i4_a_rollback_waits_for_a_run_that_has_been_let_through_and_then_holds(
         assert Fence(store).newest() == run.token
 
     at("publish.in-pointer", roll_back_beside, monkeypatch)
-    publish(CATALOG, run, recomputed, {}, keeping(3), store)
+    publish(Project(keeping(3), CATALOG, store), run, recomputed, {})
     threads[0].join()
     assert not errors
     assert complete(store) == 1
@@ -150,7 +152,7 @@ def test_a_token_taken_while_the_pointer_is_moved_waits_for_what_is_then_in_forc
         assert not seen
 
     at("publish.in-pointer", beside, monkeypatch)
-    publish(CATALOG, run, recomputed, {}, SETTINGS, store)
+    publish(Project(SETTINGS, CATALOG, store), run, recomputed, {})
     threads[0].join()
     assert (seen, errors) == ([2], [])
 
@@ -210,7 +212,7 @@ def killed_before_its_pointer(store, monkeypatch):
 
     left = at("publish.before-pointer", die, monkeypatch)
     with pytest.raises(Killed):
-        publish(CATALOG, run, recomputed, {}, SETTINGS, store)
+        publish(Project(SETTINGS, CATALOG, store), run, recomputed, {})
     assert not left
     return run, recomputed
 
@@ -243,9 +245,9 @@ def test_a_version_never_published_goes_when_its_run_can_not_publish_it_any_more
 ):
     run_once(store)
     run, recomputed = killed_before_its_pointer(store, monkeypatch)
-    clean(CATALOG, SETTINGS, store)
+    clean(Project(SETTINGS, CATALOG, store))
     assert Publications(store).numbers() == [1, 2], "its run may still publish it"
-    assert publish(CATALOG, run, recomputed, {}, SETTINGS, store).version == 2
+    assert publish(Project(SETTINGS, CATALOG, store), run, recomputed, {}).version == 2
     killed_before_its_pointer(store, monkeypatch)
     run_once(store)
     assert Publications(store).numbers() == [2, 4]
@@ -269,7 +271,7 @@ def test_the_highest_number_is_never_given_twice(store):
         run_once(store, keeping(3))
     rollback(2, store)
     rollback(1, store)
-    clean(CATALOG, keeping(1), store)
+    clean(Project(keeping(1), CATALOG, store))
     assert Publications(store).numbers() == [1, 3]
     assert run_once(store).version == 4
 
