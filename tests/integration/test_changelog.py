@@ -9,13 +9,12 @@ import psutil
 import pytest
 from kafka import KafkaConsumer
 
-from tests.support.changelogs import is_current, read
+from tests.support.changelogs import Following, is_current, read
 from tests.support.layers import Pipeline, quick
 from tests.support.places import JARS
-from tests.support.waiting import in_thread, until
+from tests.support.waiting import until
 from trilayer import Catalog, Changelog, Stream, View, count, latest, max_, session, sum_, top
 from trilayer.errors import DefinitionError, EnvironmentFault, LogError
-from trilayer.operations.changelog import run_changelogs
 from trilayer.operations.changelog_topic import ChangelogWriter
 from trilayer.operations.status import project_status
 from trilayer_core.log.broker import Log
@@ -88,28 +87,6 @@ def are_there(bootstrap, topic):
     found = consumer.partitions_for_topic(topic)
     consumer.close()
     return found == {0, 1}
-
-
-class Following:
-    """The writer of changelogs, in a thread."""
-
-    def __init__(self, project):
-        self._stop, self._errors = threading.Event(), []
-        ready = threading.Event()
-        self._thread = in_thread(
-            lambda: run_changelogs(project, self._stop, ready.set), self._errors
-        )
-        until(lambda: ready.is_set() or bool(self._errors), timeout_s=60)
-        assert not self._errors, self._errors
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._stop.set()
-        self._thread.join(timeout=30)
-        assert not self._thread.is_alive()
-        assert not self._errors, self._errors
 
 
 @pytest.mark.spark

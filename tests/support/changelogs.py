@@ -1,12 +1,15 @@
 """What the topic of a changelog holds, compared with what SQL answers."""
 
 import json
+import threading
 from datetime import datetime
 from decimal import Decimal
 
 from kafka import KafkaConsumer, TopicPartition
 
 import serving_layer
+from tests.support.waiting import in_thread, until
+from trilayer.operations.changelog import run_changelogs
 
 
 def read(bootstrap, topic):
@@ -59,3 +62,25 @@ def is_current(catalog, settings, store, changelog):
         }
         for key, row in answers.items()
     }
+
+
+class Following:
+    """The writer of changelogs, in a thread."""
+
+    def __init__(self, project):
+        self._stop, self._errors = threading.Event(), []
+        ready = threading.Event()
+        self._thread = in_thread(
+            lambda: run_changelogs(project, self._stop, ready.set), self._errors
+        )
+        until(lambda: ready.is_set() or bool(self._errors), timeout_s=60)
+        assert not self._errors, self._errors
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._stop.set()
+        self._thread.join(timeout=30)
+        assert not self._thread.is_alive()
+        assert not self._errors, self._errors

@@ -7,14 +7,14 @@ import httpx
 import pytest
 
 from serving_layer.changes import Follower
-from tests.support import oracle
+from tests.support.changelogs import Following, read
 from tests.support.layers import Pipeline, quick
 from tests.support.served import Serving
 from tests.support.waiting import until
-from trilayer import Catalog, Stream, View, count, latest, max_, sum_
+from trilayer import Catalog, Changelog, Stream, View, count, latest, max_, sum_
 from trilayer.cli import sql as command
 from trilayer.operations.verification.run import verification
-from trilayer.testing import Aggregation, Event, field
+from trilayer.testing import Aggregation, Event, answer, field
 from trilayer_core.errors import ConflictError
 from trilayer_core.project import Project
 
@@ -55,17 +55,17 @@ def kind_of(name):
 def catalog_on(topic):
     columns = ", ".join(f"`{name}` bigint" for name in NAMES)
     stream = Stream("events", f"{columns}, `{AT}` timestamp not null", event_time=AT, topic=topic)
-    return Catalog(
-        views=[
-            View(
-                keys[0],
-                source=stream,
-                key=keys,
-                aggregates={name: kind_of(name)[1](name) for name in values},
-            )
-            for keys, values in zip(CHUNKS, [*CHUNKS[1:], CHUNKS[0]], strict=True)
-        ]
-    )
+    views = [
+        View(
+            keys[0],
+            source=stream,
+            key=keys,
+            aggregates={name: kind_of(name)[1](name) for name in values},
+        )
+        for keys, values in zip(CHUNKS, [*CHUNKS[1:], CHUNKS[0]], strict=True)
+    ]
+    changelogs = [Changelog(view.name, view=view, topic=f"{topic}-{view.name}") for view in views]
+    return Catalog(views=views, changelogs=changelogs)
 
 
 def row_of(number):
@@ -106,12 +106,12 @@ class World:
 
     def expected(self, view, among=None):
         """The rows of a view, in some order that is always the same."""
-        answer = oracle.answer(
+        rows = answer(
             self.events if among is None else among,
             {key.name: field(key.name) for key in view.keys},
             {name: asked(name) for name in view.aggregates},
         )
-        return ordered([*key, *values.values()] for key, values in answer.items())
+        return ordered([*key, *values.values()] for key, values in rows.items())
 
     def check(self, connection, followers, speed):
         """Compares the answers by all doors; `speed` are the events after the cut."""
@@ -130,11 +130,27 @@ class World:
             assert ordered(followers[view.name].rows.values()) == rows
             eventually(partial(self.by_wire, view), rows)
             eventually(partial(self.by_http, view), rows)
+            by_first = [row for row in rows if row[0] == rows[0][0]]
+            eventually(partial(self.by_point, view, rows[0][0]), by_first)
+            eventually(partial(self.by_topic, view), rows)
         until(partial(is_verified, connection))
 
     def by_wire(self, view):
         with self.server.client() as client:
             return ordered(client.execute(f'SELECT * FROM "{view.name}"').fetchall())
+
+    def by_point(self, view, first):
+        """The rows with one value of the first key, which is a parameter of the statement."""
+        statement = f'SELECT * FROM "{view.name}" WHERE "{view.output[0]}" = %s::bigint'
+        with self.server.client() as client:
+            return ordered(client.execute(statement, [first]).fetchall())
+
+    def by_topic(self, view):
+        """The rows that a reader of the view's changelog holds."""
+        (changelog,) = (c for c in self.pipeline.catalog.changelogs if c.view is view)
+        bootstrap = self.pipeline.settings.bootstrap_servers
+        rows, _ = read(bootstrap, changelog.topic)
+        return ordered(json.loads(row).values() for row in rows.values())
 
     def by_http(self, view):
         answer = httpx.post(
@@ -197,7 +213,11 @@ def test_names_of_engines_are_those_of_columns_and_views(
     settings = quick(broker.bootstrap, serve_port=0, serve_http_port=0)
     project = Project(settings, catalog, store)
     monkeypatch.setattr(command, "project", lambda: project)
-    with Pipeline(catalog, settings, store, spark) as pipeline, Serving(project) as server:
+    with (
+        Pipeline(catalog, settings, store, spark) as pipeline,
+        Serving(project) as server,
+        Following(project),
+    ):
         connection, world = pipeline._connection, World(pipeline, server)
         world.send(range(6))
         followers = {view.name: Holder(connection, view) for view in catalog.views}
