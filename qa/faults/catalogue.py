@@ -340,7 +340,6 @@ FAULTS = [
         "some writes of the store fail, in both layers",
         CLEAN,
         bad_disk("write error", lambda rng: rng.randint(5, 40), "speed", "batch"),
-        short=True,
     ),
     Fault(
         "failing-reads",

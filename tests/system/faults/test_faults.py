@@ -1,9 +1,8 @@
-"""The short form of `make faults`: the most telling faults on one stack, and the suite's own parts
-held to account.
+"""The short form of `make faults`: the most telling fault, and the suite's own parts held to
+account.
 """
 
 import random
-from contextlib import ExitStack
 
 import pytest
 
@@ -20,33 +19,12 @@ from trilayer_core.runtime import jars
 SEED = 13
 
 
-class Stacks:
-    """One stack for as long as each fault is as promised; a new one after a fault that was not."""
-
-    def __init__(self, new_folder):
-        self._new_folder, self._open = new_folder, ExitStack()
-        self.stack = None
-
-    def sound(self):
-        """A stack that is well."""
-        if self.stack is None:
-            self.stack = self._open.enter_context(Stack(self._new_folder(), JARS, seed=SEED))
-        return self.stack
-
-    def close(self):
-        """Ends it, and looks for what is left."""
-        if self.stack is not None:
-            self._open.close()
-            left, self.stack = leftovers(self.stack.id), None
-            assert not left
-
-
 @pytest.fixture(scope="module")
-def stacks(tmp_path_factory, shared_classes):
+def stack(tmp_path_factory, shared_classes):
     jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)
-    stacks = Stacks(lambda: tmp_path_factory.mktemp("faults"))
-    yield stacks
-    stacks.close()
+    with Stack(tmp_path_factory.mktemp("faults"), JARS, seed=SEED) as stack:
+        yield stack
+    assert not leftovers(stack.id)
 
 
 @pytest.mark.kafka
@@ -54,13 +32,9 @@ def stacks(tmp_path_factory, shared_classes):
 @pytest.mark.parametrize(
     "fault", [fault for fault in FAULTS if fault.short], ids=lambda fault: fault.name
 )
-def test_fault(stacks, fault):
-    """Every answer right, `verify` clean, every event counted; or a refusal that its own advice
-    heals.
-    """
-    seen = run_fault(stacks.sound(), fault, random.Random(f"{SEED} {fault.name}"))
-    if not seen.good:
-        stacks.close()
+def test_fault(stack, fault):
+    """Every answer right, `verify` clean, every event counted; or an error that advice heals."""
+    seen = run_fault(stack, fault, random.Random(f"{SEED} {fault.name}"))
     assert seen.good, seen.wrong
 
 

@@ -189,7 +189,7 @@ def test_alerts_are_exact_through_kills_publications_and_a_rollback(project):
 
 
 def _killed_in_a_burst(story, process):
-    producing = threading.Thread(target=story.produce, args=(20_000,))
+    producing = threading.Thread(target=story.produce, args=(8_000,))
     producing.start()
     began = len(story.sent())
     until(lambda: len(story.sent()) > began + 50, timeout_s=60)

@@ -17,7 +17,7 @@ from tests.support.seam.schedules import FAULTS, plan, report, run, shrink
 from trilayer_core.store import layout
 from trilayer_core.store.generations import Generations
 
-SCHEDULES, AT_ONCE = 240, 40
+SCHEDULES, AT_ONCE = 80, 40
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +27,7 @@ def model():
     logging.getLogger("trilayer").setLevel(logging.NOTSET)
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(first, marks=[] if first < 2 * AT_ONCE else pytest.mark.slow)
-        for first in range(0, SCHEDULES, AT_ONCE)
-    ],
-)
+@pytest.mark.parametrize("first", range(0, SCHEDULES, AT_ONCE))
 def test_every_answer_is_right_or_refused_and_every_refusal_heals(first):
     for seed in range(first, first + AT_ONCE):
         try:

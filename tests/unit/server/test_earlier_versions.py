@@ -41,6 +41,8 @@ def test_the_provenance_of_an_earlier_publication_is_its_own(folder):
     with served_on(folder) as server:
         newest, first = asked(server, sql), asked(server, sql, "trilayer@1")
         assert asked(server, sql) == newest
+        with pytest.raises(psycopg.Error, match=r"got 7\nHINT:  There are 1, 2"):
+            asked(server, sql, "trilayer@7")
     with serving_layer.connect(catalog(folder), SETTINGS, Store(str(folder / "store"))) as opened:
         for found, version in ((newest, 2), (first, 1)):
             with opened.snapshot(version) as snapshot:
@@ -64,11 +66,3 @@ def test_a_reference_table_is_what_it_was_when_the_definitions_were_loaded(folde
     with served_on(folder) as again:
         assert asked(again, sql) == after
         assert asked(again, sql, "trilayer@1") == after
-
-
-def test_a_version_that_is_not_kept_is_refused(folder):
-    with (
-        served_on(folder) as server,
-        pytest.raises(psycopg.Error, match=r"got 7\nHINT:  There are 1, 2"),
-    ):
-        asked(server, "SELECT * FROM trilayer.provenance", "trilayer@7")

@@ -58,8 +58,11 @@ def test_queries_are_select_over_the_views(name):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_flights_end_to_end(spark, tmp_path):
+    """The flights of January and February; `make demo` counts those of the whole year."""
     path = tmp_path / "flights.parquet"
     prepare(path)
+    flights = pq.read_table(path).slice(0, 51_955)
+    pq.write_table(flights, path)
     catalog = load_catalog("examples.flights:catalog")
     (stream,) = catalog.streams
     events = with_positions(spark.read.parquet(str(path)))
@@ -70,26 +73,23 @@ def test_flights_end_to_end(spark, tmp_path):
         return connection.sql(sql).fetchall()
 
     assert ask("select count(*), sum(flights), sum(departed) from delays_by_carrier") == [
-        (5_432, 336_776, 328_521)
+        (874, 51_955, 50_173)
     ]
     assert ask("select min(day), max(day) from delays_by_carrier") == [
-        (date(2013, 1, 1), date(2013, 12, 31))
+        (date(2013, 1, 1), date(2013, 2, 28))
     ]
-    assert ask("select sum(flights) from busy_routes") == [(4 * 336_776,)]
-    assert ask("select count(*), sum(flights) from aircraft") == [(4_037, 328_521)]
-    assert ask("select carrier, flights, late_percent from worst_carriers")[0] == (
-        "EV",
-        54_173,
-        30.5,
-    )
+    assert ask("select sum(flights) from busy_routes") == [(4 * 51_955,)]
+    assert ask("select count(*), sum(flights) from aircraft") == [(3_411, 50_173)]
+    worst = ask("select carrier, flights, late_percent from worst_carriers")
+    assert worst[:2] == [("OO", 1, 100.0), ("EV", 7_998, 34.8)]
     # The blizzard of February 2013.
     assert ask("select day, cancelled from worst_days")[0] == (date(2013, 2, 8), 472)
-    assert ask("select tailnum, flights from most_flown")[0] == ("N725MQ", 546)
+    assert ask("select tailnum, flights from most_flown")[0] == ("N730MQ", 129)
     # The newest flights are scheduled for 23:59 in New York; the window that ends at midnight there
     # holds them and what went before.
     (end,) = {row[2] for row in ask("select * from busiest_now")}
-    assert end == datetime(2014, 1, 1, 5, tzinfo=UTC)
-    for expected in truth(pq.read_table(path).to_pylist()):
+    assert end == datetime(2013, 3, 1, 5, tzinfo=UTC)
+    for expected in truth(flights.to_pylist()):
         rows = connection.sql(expected.sql)
         found = [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()]
         assert compare(expected, found).wrong == [], expected.relation
