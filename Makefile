@@ -21,21 +21,25 @@ demo: $(READY)  ## run the whole system on this machine, with real flights
 up: $(READY)  ## run the local stack until Ctrl-C
 	@$(BIN)/trilayer up
 
-test: lint types  ## run lint, types, and the tests of the code, with Spark and a real broker
-	$(PYTEST) tests/unit tests/invariants tests/integration
+test: lint  ## run lint, types, and the tests of the code, with Spark and a real broker
+	@$(call WITH_TYPES,$(PYTEST) tests/unit tests/invariants tests/integration)
 
 test-system: $(READY)  ## run the tests that start, kill and schedule whole systems
 	$(PYTEST) tests/system
 
 PYTEST = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
+# Checks types beside the tests.
+define WITH_TYPES
+said=$$(mktemp); $(BIN)/mypy >$$said 2>&1 & types=$$!; \
+$(1); tests=$$?; wait $$types; types=$$?; cat $$said; rm $$said; exit $$((tests || types))
+endef
+
 tools:  ## install the programs that some tests need (Debian: Chromium, PostgreSQL, psqlODBC, Prometheus, Node.js, Go, JDK)
 	@bash tests/support/install_tools.sh
 
 check: lint  ## run lint, types and the fast tests, in a minute: no broker and no Spark
-	@said=$$(mktemp); $(BIN)/mypy >$$said 2>&1 & types=$$!; \
-	$(BIN)/python -m pytest tests/unit tests/invariants -m "not slow" --numprocesses 2 --dist worksteal; \
-	tests=$$?; wait $$types; types=$$?; cat $$said; rm $$said; exit $$((tests || types))
+	@$(call WITH_TYPES,$(BIN)/python -m pytest tests/unit tests/invariants -m "not slow" --numprocesses 2 --dist worksteal)
 
 mutants: $(READY)  ## run mutation tests of the rules and list the mutants that survive (FILE="a.py b.py")
 	@$(BIN)/python -m qa.mutation $(FILE)

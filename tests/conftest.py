@@ -2,7 +2,8 @@
 tmp_path.
 
 `make test` runs three of pytest's workers beside each other, a file of tests on one of them; each
-has its own broker and session. The third has the processor while the others wait for processes.
+has its own session, and all have one broker. The third has the processor while the others wait for
+processes.
 """
 
 import itertools
@@ -36,10 +37,14 @@ hypothesis.settings.load_profile("trilayer")
 
 _numbers = itertools.count(1)
 
+BROKER = "broker"
+"""The folder of the broker, in that of the test run."""
+
 FIRST = (
     "test_stack_killed", "test_real_scheduler", "test_faults", "test_processes_killed",
-    "test_standalone_spark", "test_alerts_killed", "test_embedded_kafka", "test_notebooks",
-    "test_damages", "test_batch_alerts",
+    "test_standalone_spark", "test_alerts_killed", "test_damages", "test_sql_clients",
+    "test_console", "test_embedded_kafka", "test_notebooks",
+    "test_batch_alerts", "test_parity", "test_laws", "test_real", "test_changelog",
 )  # fmt: skip
 """Files that take minutes: begun first, they wait while the others work, and none is at work alone
 at the end.
@@ -69,23 +74,37 @@ def no_settings_from_outside(monkeypatch):
 
 @pytest.fixture(scope="session")
 def shared_classes() -> None:
-    """What `trilayer up` has made on its first start: Spark starts quicker for it, in these tests a
-    hundred times.
+    """What `trilayer up` has made on its first start: Spark starts quicker for it, in tests/system
+    a hundred times. The three sessions of `make test` would save less than it costs.
     """
     class_archive.share(Settings(jars=JARS), echo=lambda _: None)
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory, shared_classes) -> Iterator[Broker]:
-    """One embedded Kafka for the test run."""
+def broker(tmp_path_factory) -> Broker:
+    """One embedded Kafka for the test run, started by the worker that needs it first.
+
+    A worker's folder is in that of the process that has started it, which stops the broker.
+    """
     jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)
-    home = tmp_path_factory.mktemp("broker")
-    yield kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
-    kafka.stop(home)
+    folder = tmp_path_factory.getbasetemp()
+    home = (folder if WORKER == "alone" else folder.parent) / BROKER
+    return kafka.start(
+        home, jars=JARS / "kafka", echo=lambda _: None, die_with_parent=WORKER == "alone"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """Stops the broker when all workers have ended."""
+    if WORKER == "alone":
+        home = session.config._tmp_path_factory.getbasetemp() / BROKER
+        if home.exists():
+            kafka.stop(home)
 
 
 @pytest.fixture(scope="session")
-def spark(shared_classes):
+def spark():
     """One Spark session for the test run, made where both layers get theirs, with the speed layer's
     settings.
     """
@@ -124,4 +143,4 @@ def store(tmp_path) -> Store:
 @pytest.fixture(scope="session")
 def new_topic():
     """Names that no other test of this run has."""
-    return lambda: f"t{next(_numbers)}"
+    return lambda: f"t{WORKER}x{next(_numbers)}"
