@@ -189,9 +189,7 @@ def test_a_topic_has_one_writer_and_holds_nothing_else(broker, new_topic):
 
 
 @pytest.mark.kafka
-def test_a_record_that_the_brokers_do_not_take_is_never_committed(
-    tmp_path, shared_classes, monkeypatch
-):
+def test_a_record_that_the_brokers_do_not_take_is_never_committed(tmp_path, monkeypatch):
     """A broker that stands still for longer than the client waits, while a change is written."""
     monkeypatch.setattr("trilayer.operations.changelog_topic.ANSWER_S", 3.0)
     broker = kafka.start(tmp_path, jars=JARS / "kafka", echo=lambda _: None)
