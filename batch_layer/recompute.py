@@ -56,12 +56,12 @@ def recompute(project: Project, run: Run, engine: Engine) -> Recomputed:
     alerts: dict[str, RecomputedAlert] = {}
     memories: dict[str, RecomputedMemory] = {}
     for stream in catalog.streams:
-        incremental = not run.full and base is not None and is_continued(catalog, stream, base)
-        kinds[stream.name] = "incremental" if incremental else "full"
-        identity = run.topic_ids[stream.name]
         comparable = base is not None and is_continued(catalog, stream, base)
         published = base.streams[stream.name] if base and comparable else None
-        if incremental and published is not None:
+        incremental = published is not None and not run.full
+        kinds[stream.name] = "incremental" if incremental else "full"
+        identity = run.topic_ids[stream.name]
+        if published is not None and incremental:
             history = Master(store, stream).chain_after(published.cut, published.topic_id)
         else:
             history = Master(store, stream).read_chain()

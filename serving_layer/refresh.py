@@ -15,14 +15,13 @@ from dataclasses import replace
 import pyarrow as pa
 
 from serving_layer import state as states
-from serving_layer.alert_reasons import Judging, published_alert, reach_of
-from serving_layer.alerts import AlertArrival, AlertChange
 from serving_layer.kept import KeptAnswers
 from serving_layer.result import StreamProvenance
+from serving_layer.sent import StoredAlerts
 from serving_layer.state import Found, Loaded, Plan, SentState, StreamState, replacing
 from serving_layer.tables import Tables
 from trilayer_core.compute.grouping import partial_schema
-from trilayer_core.definitions.alerts import ALERT_COLUMNS, Alert
+from trilayer_core.definitions.alerts import ALERT_COLUMNS
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import View
@@ -30,12 +29,10 @@ from trilayer_core.errors import CoverageError, IntegrityError, StoreError
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.retries import retried
 from trilayer_core.store import layout
-from trilayer_core.store.alerts import SENT_SCHEMA, AlertGenerations, Sent
 from trilayer_core.store.cover import best_cover, cover_from
-from trilayer_core.store.documents import parse_document
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import CommitsUpTo, KnownCommits
-from trilayer_core.store.origins import Origin, Origins
+from trilayer_core.store.origins import Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication, choose_version
 from trilayer_core.store.publications import Publications
@@ -88,13 +85,7 @@ class Refresh:
         }
         self._looked_around = self._looked_at_sent = float("-inf")
         self._torn = False
-        self._topics: dict[str, list[Alert]] = {}
-        self._generations: dict[str, AlertGenerations] = {}
-        for group in catalog.alert_groups:
-            generations = AlertGenerations(store, group)
-            for alert in group.alerts:
-                self._topics.setdefault(alert.topic, []).append(alert)
-                self._generations[alert.name] = generations
+        self._alerts = StoredAlerts(catalog, store)
 
     @property
     def kept(self) -> KeptAnswers:
@@ -128,8 +119,8 @@ class Refresh:
             or self._clock() - self._looked_around >= LOOK_AROUND_S
             or any(map(self._has_next, self._catalog.streams))
             or any(
-                self._sent_document(topic) != loaded.sent.get(topic, SentState()).document
-                for topic in self._topics
+                self._alerts.document(topic) != loaded.sent.get(topic, SentState()).document
+                for topic in self._alerts.topics
             )
         )
 
@@ -143,7 +134,7 @@ class Refresh:
             for stream in self._catalog.streams
             if (state := self.loaded.streams.get(stream.name)) and state.generation
         ]
-        sent = [layout.sent_folder(topic) for topic in self._topics]
+        sent = [layout.sent_folder(topic) for topic in self._alerts.topics]
         return [self._store.path(folder) for folder in (layout.VERSIONS, *commits, *sent)]
 
     def has_nothing_more(self) -> None:
@@ -352,8 +343,8 @@ class Refresh:
             for each in to.views
             for file in each.arriving
         }
-        for of_alert in to.alerts:
-            for file in of_alert.files.arriving:
+        for _, files in to.alerts:
+            for file in files.arriving:
                 batch[file] = self._store.read_table(file, [*ALERT_COLUMNS])
         speed = {
             each.view.name: (
@@ -365,15 +356,7 @@ class Refresh:
             if each.speed_anew
         }
         publication = to.loaded.publication
-        alerts = [
-            AlertChange(
-                each.alert,
-                each.files,
-                reach_of(each.alert, publication, self._origins(each.alert.stream)),
-                self._judging(each.alert, publication),
-            )
-            for each in to.alerts
-        ]
+        alerts = [self._alerts.change(alert, files, publication) for alert, files in to.alerts]
         failpoint("refresh.before-load")
         self._before_swap()
         with self._changing():
@@ -386,55 +369,20 @@ class Refresh:
 
     def _load_sent(self) -> None:
         """Adds the alerts that were stored since."""
-        if not self._topics:
-            return
         now = self._clock()
         # A look at a local file costs next to nothing.
         if not self._store.local and now - self._looked_at_sent < LOOK_AROUND_S:
             return
-        for topic, alerts in self._topics.items():
-            self._load_topic(topic, alerts)
+        for topic in self._alerts.topics:
+            arrived = self._alerts.arrived(topic, self.loaded)
+            if arrived is not None:
+                arrivals, state = arrived
+                failpoint("refresh.before-load")
+                with self._changing():
+                    self._tables.insert_sent(arrivals)
+                    self.loaded = replace(self.loaded, sent={**self.loaded.sent, topic: state})
+                failpoint("refresh.after-commit")
         self._looked_at_sent = now
-
-    def _sent_document(self, topic: str) -> bytes | None:
-        path = layout.sent(topic)
-        return self._store.read(path) if self._store.exists(path) else None
-
-    def _load_topic(self, topic: str, alerts: Sequence[Alert]) -> None:
-        document = self._sent_document(topic)
-        before = self.loaded.sent.get(topic, SentState())
-        if document == before.document:
-            return
-        files = (
-            parse_document(document, layout.sent(topic), Sent).files if document is not None else ()
-        )
-        unread = before.unread(files)
-        rows = [
-            self._store.read_table(file, SENT_SCHEMA.names)
-            for file in (files if unread is None else unread)
-        ]
-        arrivals = [
-            AlertArrival(alert, rows, unread is None, self._judging(alert, self.loaded.publication))
-            for alert in alerts
-        ]
-        failpoint("refresh.before-load")
-        with self._changing():
-            self._tables.insert_sent(arrivals)
-            state = SentState.of(document, files)
-            self.loaded = replace(self.loaded, sent={**self.loaded.sent, topic: state})
-        failpoint("refresh.after-commit")
-
-    def _judging(self, alert: Alert, publication: Publication | None) -> Judging:
-        published = published_alert(alert, publication)
-        return Judging(
-            alert,
-            self._generations[alert.name].of(alert.name, alert.fingerprint),
-            published.judged if published else None,
-            {origin.identity: origin.start for origin in self._origins(alert.stream)},
-        )
-
-    def _origins(self, stream: Stream) -> Sequence[Origin]:
-        return Origins(self._store, stream).all()
 
 
 def _rows(partials: Mapping[str, Sequence[pa.Table]]) -> dict[str, int]:

@@ -356,45 +356,34 @@ table that is dropped is freed when the last transaction that saw it ends.
 
 
 @dataclass(frozen=True)
-class ViewPlan:
-    """The changes to the tables of one view.
+class FilesPlan:
+    """The changes to a table that holds the rows of batch files.
 
     Attributes:
-        view: The view.
         gone: The numbers of the batch files whose rows are removed.
         staying: The numbers of the batch files whose rows stay, if the table is rewritten without
             the others; None if the others are deleted from it.
         arriving: The batch files whose rows are added, with their numbers.
+    """
+
+    gone: Sequence[int]
+    staying: Sequence[int] | None
+    arriving: Mapping[StoredFile, int]
+
+
+@dataclass(frozen=True)
+class ViewPlan(FilesPlan):
+    """The changes to the tables of one view.
+
+    Attributes:
+        view: The view.
         speed_anew: Whether its speed table is reloaded; otherwise it stays as it is.
         cover: The segments from which it is reloaded; None if it becomes empty.
     """
 
     view: View
-    gone: Sequence[int]
-    staying: Sequence[int] | None
-    arriving: Mapping[StoredFile, int]
     speed_anew: bool
     cover: Cover | None
-
-
-@dataclass(frozen=True)
-class FilesPlan:
-    """The changes to a table that holds the rows of batch files.
-
-    The attributes are those of a `ViewPlan`.
-    """
-
-    gone: Sequence[int]
-    staying: Sequence[int] | None
-    arriving: Mapping[StoredFile, int]
-
-
-@dataclass(frozen=True)
-class AlertPlan:
-    """The changes to the table with the batch layer's set of one alert."""
-
-    alert: Alert
-    files: FilesPlan
 
 
 @dataclass(frozen=True)
@@ -410,7 +399,7 @@ class Plan:
 
     views: Sequence[ViewPlan]
     loaded: Loaded
-    alerts: Sequence[AlertPlan] = ()
+    alerts: Sequence[tuple[Alert, FilesPlan]] = ()
 
 
 def replacing(
@@ -462,10 +451,10 @@ def replacing(
         )
         plans.append(
             ViewPlan(
-                view,
                 changed.gone,
                 changed.staying,
                 changed.arriving,
+                view,
                 view.stream.name in stale,
                 streams[view.stream.name].cover if answered else None,
             )
@@ -474,7 +463,7 @@ def replacing(
     for alert in catalog.alerts:
         published = published_alert(alert, publication)
         changed = change(layout.alert_files(alert.name), published.files if published else [])
-        alerts.append(AlertPlan(alert, changed))
+        alerts.append((alert, changed))
     moved = pointer != before.pointer or not before.streams
     of_stale = {view.name for view in catalog.stored if view.stream.name in stale}
     return Plan(

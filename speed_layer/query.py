@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from speed_layer.reading import Checkpoint, Reading, Written
+from speed_layer.reading import Reading, Written
 from speed_layer.segments import write_segments
 from speed_layer.succession import Succession
 from trilayer_core.compute.grouping import plan
@@ -132,13 +132,13 @@ class StreamQuery:
             .options(**KAFKA_OPTIONS)
             .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
             .option("subscribe", topic.name)
-            .option("startingOffsets", offsets_json(topic.name, dict(sorted(start.items()))))
+            .option("startingOffsets", offsets_json(topic.name, start))
             .option("maxOffsetsPerTrigger", str(self._settings.speed_max_events))
         )
         writer = reader.load().writeStream.foreachBatch(self._process).queryName(self.stream.name)
-        checkpoint = Checkpoint(self._store, self.stream, generation)
+        checkpoint = layout.checkpoint(self.stream, generation.name)
         self._query = (
-            writer.option("checkpointLocation", self._store.uri(checkpoint.path))
+            writer.option("checkpointLocation", self._store.uri(checkpoint))
             .trigger(processingTime=f"{self._settings.speed_trigger_s} seconds")
             .start()
         )

@@ -114,16 +114,9 @@ def write_segments(
         if cached is not None:
             cached.unpersist()
     failpoint("segment.before-write")
-    files = {
-        name: _write(name, table, batch_id, stream, generation, store)
-        for name, table in tables.items()
-        if table.num_rows
-    }
-    quarantine = (
-        _write("_quarantine", rejected, batch_id, stream, generation, store)
-        if rejected is not None
-        else None
-    )
+    write = partial(_write, batch_id, stream, generation, store)
+    files = {name: write(name, table) for name, table in tables.items() if table.num_rows}
+    quarantine = write("_quarantine", rejected) if rejected is not None else None
     # A tick that is not in the census has offsets without records, such as a transaction's markers.
     segments = [
         Segment(tick, ranges, *census.get(tick, (0, 0, None, None)))
@@ -306,7 +299,7 @@ def _batched(parts: RangesByTick) -> Iterator[RangesByTick]:
 
 
 def _write(
-    name: str, table: pa.Table, batch_id: int, stream: Stream, generation: Generation, store: Store
+    batch_id: int, stream: Stream, generation: Generation, store: Store, name: str, table: pa.Table
 ) -> StoredFile:
     path = layout.segment(stream, generation.name, batch_id, batch_id, name)
     return store.write_table(path, table, durable=False)

@@ -472,10 +472,9 @@ def write_segments(
             stamps = [slot.stamp for _, _, slot in slots]
             census[tick] = (len(slots), len(bad), min(stamps), max(stamps))
     views = {view.name: view for pass_ in passes for view in pass_.views}
+    write = partial(segments._write, batch_id, stream, generation, store)
     files = {
-        name: segments._write(
-            name, counted(views[name], rows, [TICK]), batch_id, stream, generation, store
-        )
+        name: write(name, counted(views[name], rows, [TICK]))
         for name, rows in tables.items()
         if rows
     }
@@ -487,7 +486,7 @@ def write_segments(
         table = pa.table({name: list(column) for name, column in columns.items()})
         records = pa.nulls(table.num_rows, pa.binary())
         table = table.append_column("_key", records).append_column("_value", records)
-        quarantine = segments._write("_quarantine", table, batch_id, stream, generation, store)
+        quarantine = write("_quarantine", table)
     counted_by_tick = [
         Segment(tick, ranges, *census.get(tick, (0, 0, None, None)))
         for tick, ranges in parts.items()

@@ -137,7 +137,7 @@ class World:
                 speed[stored.name] = self.segments(stored)
             staying = [n for n in held if n not in arriving.values()]
             rewritten = staying if gone and self.random.random() < 0.5 else None
-            plans.append(ViewPlan(stored, gone, rewritten, arriving, anew, None))
+            plans.append(ViewPlan(gone, rewritten, arriving, stored, anew, None))
         self.tables.replace(plans, batch, speed)
         self.files = after
 
@@ -225,6 +225,6 @@ def test_rows_with_one_key_in_the_largest_file_are_merged(monkeypatch):
     tables = Tables(database, Catalog(views=[view]), keep=True)
     rows = pa.table({"n": [3, 1, 2, 1], "events__n": [1, 1, 1, 1]}, partial_schema(view))
     file = StoredFile("1", 4, 0, "")
-    tables.replace([ViewPlan(view, [], None, {file: 1}, False, None)], {file: rows}, {})
+    tables.replace([ViewPlan([], None, {file: 1}, view, False, None)], {file: rows}, {})
     answers = database.execute(f"SELECT n, events FROM ({kept_select(view)}) ORDER BY n").fetchall()
     assert answers == [(1, 2), (2, 1), (3, 1)]
