@@ -206,7 +206,7 @@ def _tell_verified(verification: Verification) -> None:
 
 def _tell_compared(compared: ComparedWithTruth, demo: Demo) -> None:
     out.print(
-        f"compared with the correct answers, which plain Python has found in the {demo.events}:"
+        f"compared with the correct answers, which plain Python has computed from the {demo.events}:"
     )
     for relation in compared.relations:
         expected = relation.expected
