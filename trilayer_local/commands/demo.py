@@ -205,9 +205,7 @@ def _tell_verified(verification: Verification) -> None:
 
 
 def _tell_compared(compared: ComparedWithTruth, demo: Demo) -> None:
-    out.print(
-        f"compared with the correct answers, which plain Python has computed from the {demo.events}:"
-    )
+    out.print(f"compared with the answers that plain Python has computed from the {demo.events}:")
     for relation in compared.relations:
         expected = relation.expected
         bounds = compared.bounds.get(expected.relation, {})
