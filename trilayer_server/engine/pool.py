@@ -196,8 +196,7 @@ class Pool:
             else:
                 if not fresh:
                     await self.state()
-                # Another may have become idle meanwhile.
-                worker = self._taken_from_idle(version) or await self._forked()
+                worker = await self._forked(version)
         except BaseException:
             release()
             raise
@@ -300,16 +299,19 @@ class Pool:
         self._seen_state = int(reply["state"])
         return self._seen_state
 
-    async def _forked(self) -> Worker:
-        ours, theirs = socket.socketpair()
-        try:
-            async with self._dialog:
+    async def _forked(self, version: int | None) -> Worker:
+        """A new worker, or one that has become idle before the loader has forked those before."""
+        async with self._dialog:
+            if (worker := self._taken_from_idle(version)) is not None:
+                return worker
+            ours, theirs = socket.socketpair()
+            try:
                 reply = await self._told(loader.FORK, theirs)
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
         reader, writer = await asyncio.open_connection(sock=ours, limit=1 << 20)
         worker = Worker(reply["pid"], reply["state"], reader, writer, self.limits)
         self._workers.add(worker)

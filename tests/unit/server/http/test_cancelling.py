@@ -100,15 +100,14 @@ def test_the_servers_time_limit_is_the_largest(serving):
     assert served.ask("never", timeout_s=60).status_code == 408
 
 
-@pytest.mark.parametrize("format_", ["json", "csv", "arrow"])
-@pytest.mark.parametrize("how", ["refusal", "time"])
-def test_an_answer_that_is_cut_off_is_no_answer(serving, format_, how):
-    last = Refusal("58000", "the worker has died") if how == "refusal" else None
-    served = serving(cut=[b"[[1]", last])
-    with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
-        served.ask("cut", format=format_, timeout_s=0.5)
-    # The server goes on.
-    assert served.ask("refused").status_code == 400
+def test_an_answer_that_is_cut_off_is_no_answer(serving):
+    served = serving(late=[b"[[1]", None], broken=[b"[[1]", Refusal("58000", "it has died")])
+    for sql in ("late", "broken"):
+        for format_ in ("json", "csv", "arrow"):
+            with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
+                served.ask(sql, format=format_, timeout_s=0.5)
+            # The server goes on.
+            assert served.ask("refused").status_code == 400
 
 
 def test_an_error_of_the_first_chunk_has_a_status(serving):
