@@ -66,33 +66,33 @@ def test_several_cursors_are_read_in_turn_on_one_snapshot(transaction):
         transaction.execute("FETCH a")
 
 
-@pytest.mark.parametrize(
-    ("statement", "error", "says"),
-    [
-        ("FETCH PRIOR FROM c", "55000", "cursor can only scan forward"),
-        ("FETCH BACKWARD 3 FROM c", "55000", "cursor can only scan forward"),
-        ("FETCH -1 FROM c", "55000", "cursor can only scan forward"),
-        ("FETCH LAST FROM c", "55000", "cursor can only scan forward"),
-        ("FETCH ABSOLUTE 9 FROM c", "0A000", "must be NEXT, FORWARD, ALL or a number of rows"),
-        ("FETCH 1 FROM d", "34000", 'cursor "d" does not exist'),
-        ("MOVE 1 FROM c", "0A000", "must be read with FETCH; got MOVE"),
-        ("DECLARE d CURSOR WITH HOLD FOR SELECT 1", "0A000", "must end with its transaction"),
-        ("CLOSE d", "34000", 'cursor "d" does not exist'),
-        ("FETCH sideways 3 FROM c", "42601", "must be DECLARE NAME CURSOR FOR SELECT"),
-        ("DECLARE c CURSOR FOR SELECT 1", "42P03", 'cursor "c" already exists'),
-        ("DECLARE d SCROLL CURSOR FOR SELECT 1", "0A000", "must move forward only; got SCROLL"),
-        ("DECLARE d CURSOR FOR DELETE FROM totals", "25006", "must be one SELECT"),
-        ("DECLARE d CURSOR FOR SELECT nothing", "42703", "nothing"),
-    ],
-)
-def test_a_statement_that_a_cursor_cannot_carry_out_is_refused(transaction, statement, error, says):
-    declared(transaction)
-    fetched(transaction, "FETCH 2 FROM c")
-    with pytest.raises(psycopg.Error, match=says) as raised:
-        transaction.execute(statement)
-    assert raised.value.sqlstate == error
-    transaction.rollback()
-    assert transaction.execute("SELECT 1").fetchone() == (1,)
+REFUSED = [
+    ("FETCH PRIOR FROM c", "55000", "cursor can only scan forward"),
+    ("FETCH BACKWARD 3 FROM c", "55000", "cursor can only scan forward"),
+    ("FETCH -1 FROM c", "55000", "cursor can only scan forward"),
+    ("FETCH LAST FROM c", "55000", "cursor can only scan forward"),
+    ("FETCH ABSOLUTE 9 FROM c", "0A000", "must be NEXT, FORWARD, ALL or a number of rows"),
+    ("FETCH 1 FROM d", "34000", 'cursor "d" does not exist'),
+    ("MOVE 1 FROM c", "0A000", "must be read with FETCH; got MOVE"),
+    ("DECLARE d CURSOR WITH HOLD FOR SELECT 1", "0A000", "must end with its transaction"),
+    ("CLOSE d", "34000", 'cursor "d" does not exist'),
+    ("FETCH sideways 3 FROM c", "42601", "must be DECLARE NAME CURSOR FOR SELECT"),
+    ("DECLARE c CURSOR FOR SELECT 1", "42P03", 'cursor "c" already exists'),
+    ("DECLARE d SCROLL CURSOR FOR SELECT 1", "0A000", "must move forward only; got SCROLL"),
+    ("DECLARE d CURSOR FOR DELETE FROM totals", "25006", "must be one SELECT"),
+    ("DECLARE d CURSOR FOR SELECT nothing", "42703", "nothing"),
+]
+
+
+def test_a_statement_that_a_cursor_cannot_carry_out_is_refused(transaction):
+    for statement, error, part in REFUSED:
+        declared(transaction)
+        fetched(transaction, "FETCH 2 FROM c")
+        with pytest.raises(psycopg.Error, match=part) as raised:
+            transaction.execute(statement)
+        assert raised.value.sqlstate == error, statement
+        transaction.rollback()
+        assert transaction.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_a_cursor_ends_with_its_transaction(served):
@@ -122,12 +122,13 @@ def test_a_transaction_whose_worker_was_ended_goes_back_to_no_savepoint(served):
     until(lambda: not served.pool._pinned)
 
 
-@pytest.mark.parametrize("text", ["/* it's ; */ 'a'", "$$a;b$$", r"E'a\';b'", "$x$;$$;$x$"])
-def test_semicolons_in_texts_and_comments_beside_a_cursor_end_no_statement(transaction, text):
-    expected = transaction.execute(f"SELECT {text}").fetchall()
-    client = transaction.execute(f"DECLARE c CURSOR FOR SELECT {text}; FETCH c")
-    assert client.nextset()
-    assert client.fetchall() == expected
+def test_semicolons_in_texts_and_comments_beside_a_cursor_end_no_statement(transaction):
+    for text in ("/* it's ; */ 'a'", "$$a;b$$", r"E'a\';b'", "$x$;$$;$x$"):
+        expected = transaction.execute(f"SELECT {text}").fetchall()
+        client = transaction.execute(f"DECLARE c CURSOR FOR SELECT {text}; FETCH c")
+        assert client.nextset()
+        assert client.fetchall() == expected
+        transaction.execute("CLOSE c")
 
 
 def test_a_mistake_is_marked_in_its_own_statement(served):
@@ -201,11 +202,10 @@ def test_reset_goes_back_to_what_the_client_began_with(served):
         assert client.execute("SHOW search_path").fetchone()[0].startswith("batch")
 
 
-@pytest.mark.parametrize("nothing", ["", ";", "-- hi", "/* a */ ; -- b\n;", "  "])
-def test_a_text_without_a_statement_is_an_empty_query(served, nothing):
+def test_a_text_without_a_statement_is_an_empty_query(served):
     with served.client(autocommit=True) as client:
-        found = client.pgconn.exec_(nothing.encode())
-        assert found.status == psycopg.pq.ExecStatus.EMPTY_QUERY
+        for nothing in (b"", b";", b"-- hi", b"/* a */ ; -- b\n;", b"  "):
+            assert client.pgconn.exec_(nothing).status == psycopg.pq.ExecStatus.EMPTY_QUERY
 
 
 def test_a_failed_transaction_ends_in_a_message_with_more(served):

@@ -56,26 +56,24 @@ def read_until(raw, end):
     return found
 
 
-@pytest.mark.parametrize("half", [b"", b"Q", b"Q\0\0", b"Q\0\0\0\x10SELECT", b"P\0\0\0\x10\0\0"])
-def test_half_a_message_keeps_no_transaction(served, monkeypatch, half):
-    with connected(served) as raw:
-        raw.sendall(framed(b"Q", BEGIN))
-        read_until(raw, b"Z\0\0\0\x05T")
+HALVES = [b"Q", b"Q\0\0", b"Q\0\0\0\x10SELECT", b"P\0\0\0\x10\0\0"]
+
+
+@pytest.mark.parametrize(
+    ("begins", "state", "halves", "code"),
+    [(BEGIN, b"T", [b"", *HALVES], b"C25P03"), (b"SELECT 1\0", b"I", HALVES, b"C08P01")],
+)
+def test_half_a_message_keeps_no_connection(served, monkeypatch, begins, state, halves, code):
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connected(served)) for _ in halves]
+        for raw in clients:
+            raw.sendall(framed(b"Q", begins))
+            read_until(raw, b"Z\0\0\0\x05" + state)
         monkeypatch.setattr(connection, "IDLE_S", 0.3)
-        raw.sendall(framed(b"Q", b"SELECT 1\0"))
-        read_until(raw, b"Z\0\0\0\x05T")
-        raw.sendall(half)
-        assert b"25P03" in read_until(raw, None)
-
-
-@pytest.mark.parametrize("half", [b"Q", b"Q\0\0", b"Q\0\0\0\x10SELECT"])
-def test_half_a_message_outside_of_a_transaction_ends_the_connection(served, monkeypatch, half):
-    monkeypatch.setattr(connection, "IDLE_S", 0.3)
-    with connected(served) as raw:
-        raw.sendall(framed(b"Q", b"SELECT 1\0"))
-        read_until(raw, b"Z\0\0\0\x05I")
-        raw.sendall(half)
-        assert b"C08P01" in read_until(raw, None)
+        for raw, half in zip(clients, halves, strict=True):
+            raw.sendall(framed(b"Q", b"SELECT 1\0") + half)
+        for raw in clients:
+            assert code in read_until(raw, None)
 
 
 def test_messages_may_come_byte_by_byte_and_many_at_once(served):
