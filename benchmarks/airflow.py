@@ -24,9 +24,8 @@ import psutil
 from benchmarks.figure import Figure, Options, say, seconds
 from benchmarks.workload import JARS, PROJECT, home
 from examples.flights.__main__ import prepare
-from trilayer import processes
 from trilayer.airflow.operator import TOOK
-from trilayer_local import airflow
+from trilayer_local import airflow, processes
 
 EVENTS = 100_000
 IDLE_S = 15.0

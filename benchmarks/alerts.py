@@ -38,12 +38,12 @@ from benchmarks.alerts_load import (
 )
 from benchmarks.figure import Figure, Options, ratios, say
 from benchmarks.workload import PROJECT, broker, home
-from trilayer import processes
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGeneration, alert_generations
 from trilayer_core.store.files import Store
+from trilayer_local import processes
 
 WARM_UP_S, STEADY_S, MOST_WARM_UP_S = 30.0, 10.0, 150.0
 STEADY_LAG_S = 0.05

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from trilayer_core.errors import EnvironmentFault
@@ -124,6 +125,15 @@ class Extension:
             late: Whether the batch layer is late, which a section may explain.
         """
         return {}
+
+
+def installed(*packages: str) -> bool:
+    """Returns whether packages can be imported, which an extension needs that an extra brings.
+
+    An extension of trilayer's own is always there; without its extra it adds its commands alone,
+    which then name the extra.
+    """
+    return all(find_spec(package) for package in packages)
 
 
 @cache

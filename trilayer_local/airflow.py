@@ -25,9 +25,10 @@ from pathlib import Path
 
 import httpx
 
-from trilayer import processes
+from trilayer.command_lines import with_parent
 from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime.progress import shown
+from trilayer_local import processes
 from trilayer_local.ports import choose_port
 
 PROCESSES = (
@@ -403,7 +404,7 @@ def _create_database(folder: Path, project: Path, environment: Mapping[str, str]
     log = folder / "database.log"
     with log.open("wb") as output:
         created = subprocess.run(
-            processes.with_parent(_command(project, "db", "migrate")),
+            with_parent(_command(project, "db", "migrate")),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

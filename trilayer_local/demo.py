@@ -25,7 +25,7 @@ import httpx
 import serving_layer
 from serving_layer import Connection, Provenance, Result
 from serving_layer.tables import LAYERS, Layer
-from trilayer import processes
+from trilayer.command_lines import trilayer_command
 from trilayer.operations.verification.findings import Verification
 from trilayer.operations.verification.run import verification
 from trilayer_core.definitions.catalog import load_catalog
@@ -36,7 +36,7 @@ from trilayer_core.runtime.settings import load_settings
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGenerations, AlertState, sent_alerts
 from trilayer_core.store.files import Store
-from trilayer_local import airflow
+from trilayer_local import airflow, processes
 from trilayer_local.alert_watch import (
     AlertWatch,
     Arrived,
@@ -639,7 +639,7 @@ def _start(p: Project, name: str, *arguments: str) -> processes.Process:
     """Starts `trilayer ARGUMENTS` as a process with this name, with a log of its own."""
     home = p.settings.home
     (home / "logs" / f"{name}.log").unlink(missing_ok=True)
-    command = processes.trilayer_command(*arguments)
+    command = trilayer_command(*arguments)
     return processes.start(name, command, home=home, env=p.settings.environment())
 
 

@@ -1,14 +1,18 @@
-"""The local stack as an extension: its commands, and Airflow in `trilayer status`."""
+"""The local stack as an extension: its commands, and its processes in `trilayer status`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from trilayer_core.extension import Command, Extension
+from trilayer_core.extension import Command, Extension, Relation, installed
 
 if TYPE_CHECKING:
     from trilayer_core.project import Project
+
+
+EXTRA = ("httpx", "psutil")
+"""The packages of the extra `local`, without which nothing of the stack can run."""
 
 
 class Local(Extension):
@@ -33,9 +37,18 @@ class Local(Extension):
             ),
         }
 
-    def status(self, project: Project, *, late: bool) -> Mapping[str, Any]:
-        """Returns the status of the local stack's Airflow, if it runs."""
-        from trilayer_local import airflow  # imports an HTTP client
+    def relations(self) -> Mapping[str, Relation]:
+        """Returns `processes`."""
+        if not installed(*EXTRA):
+            return {}
+        from trilayer_local.status import PROCESSES
 
-        standing = airflow.status(project.settings.home.resolve(), late=late)
-        return {"airflow": standing} if standing else {}
+        return {"processes": PROCESSES}
+
+    def status(self, project: Project, *, late: bool) -> Mapping[str, Any]:
+        """Returns the processes of the local stack that run, Airflow among them."""
+        if not installed(*EXTRA):
+            return {}
+        from trilayer_local.status import sections
+
+        return sections(project, late=late)

@@ -19,12 +19,12 @@ import psutil
 from kafka import KafkaAdminClient
 from kafka.errors import RetriableError
 
-from trilayer import processes
 from trilayer_core.errors import ConflictError, EnvironmentFault
 from trilayer_core.runtime import jars as locked_jars
 from trilayer_core.runtime import java
 from trilayer_core.runtime.file_lock import exclusive
 from trilayer_core.runtime.progress import shown
+from trilayer_local import processes
 from trilayer_local.ports import choose_port
 
 NAME = "kafka"

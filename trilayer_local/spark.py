@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyspark
 
-from trilayer import processes
 from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime import java
 from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.session import BATCH_CONF, driver_conf, driver_environment, listens
 from trilayer_core.runtime.settings import SPARK_ADDRESS, Settings
+from trilayer_local import processes
 from trilayer_local.ports import choose_port
 
 NAME = "spark"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -17,9 +18,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypedDict
 
-from trilayer import processes
+from trilayer.command_lines import trilayer_command
 from trilayer.operations import definitions
-from trilayer.operations.speed_restart import LOCK, SPEED_AGAIN, SPEED_READY
+from trilayer.operations.speed_restart import LOCK, SPEED_AGAIN, SPEED_ENDED, SPEED_READY
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.extension import Companion, extensions
 from trilayer_core.log.broker import Log
@@ -31,7 +32,7 @@ from trilayer_core.runtime.progress import shown
 from trilayer_core.runtime.session import connector_jars
 from trilayer_core.runtime.settings import BROKER_ADDRESS, SPARK_ADDRESS
 from trilayer_core.store.publications import Publications
-from trilayer_local import airflow, class_archive, kafka, spark
+from trilayer_local import airflow, class_archive, kafka, processes, spark
 
 logger = logging.getLogger("trilayer.up")
 
@@ -137,6 +138,7 @@ class Stack:
         self.airflow: airflow.Airflow | None = None
         self._speed_ready = home / SPEED_READY
         self._speed_again = home / SPEED_AGAIN
+        self._speed_ended = home / SPEED_ENDED
         self._again_at: dict[str, float] = {}
         self._tell_when_ready = False
         self._announced: ServerAddresses | None = None
@@ -252,7 +254,8 @@ class Stack:
 
     def _start_speed(self, *, rebuild: bool = False) -> processes.Process:
         self._speed_ready.unlink(missing_ok=True)
-        command = processes.trilayer_command("speed", "run", "--ready-file", str(self._speed_ready))
+        self._speed_ended.unlink(missing_ok=True)
+        command = trilayer_command("speed", "run", "--ready-file", str(self._speed_ready))
         # MALLOC_ARENA_MAX: glibc uses one arena per thread; two arenas save tens of MB in each
         # process.
         environment = self.project.settings.environment() | {"MALLOC_ARENA_MAX": "2"}
@@ -276,7 +279,7 @@ class Stack:
             settings = settings.model_copy(update={"serve_port": wire, "serve_http_port": http})
         return processes.start(
             companion.name,
-            processes.trilayer_command(*companion.command, "--ready-file", str(ready)),
+            trilayer_command(*companion.command, "--ready-file", str(ready)),
             home=self._home,
             env=settings.environment() | {"MALLOC_ARENA_MAX": "2"},
         )
@@ -417,10 +420,15 @@ class Stack:
             return False
         if name not in self._again_at:
             self._again_at[name] = time.monotonic() + START_AGAIN_S
+            end = self._end_of_log(name)
             logger.error(
                 "%s ended by itself; it is started again in %g s; the end of %s",
-                called, START_AGAIN_S, self._end_of_log(name),
+                called, START_AGAIN_S, end,
             )  # fmt: skip
+            if name == "speed":  # `trilayer speed restart` may be waiting
+                partial = self._speed_ended.with_suffix(".partial")
+                partial.write_text(end)
+                os.replace(partial, self._speed_ended)
         if time.monotonic() < self._again_at[name]:
             return False
         del self._again_at[name]

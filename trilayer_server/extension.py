@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from trilayer_core.extension import Command, Companion, Extension
+from trilayer_core.extension import Command, Companion, Extension, installed
 
 if TYPE_CHECKING:
     from trilayer_server.client import RemoteConnection
+
+EXTRA = ("fastapi", "httpx", "prometheus_client", "psutil", "uvicorn")
+"""The packages of the extra `server`."""
 
 COMPANION = Companion(
     "serve",
@@ -39,7 +42,7 @@ class Server(Extension):
 
     def connect(self, address: str) -> RemoteConnection | None:
         """Opens a connection to the HTTP port of a server."""
-        if not address.startswith(("http://", "https://")):
+        if not address.startswith(("http://", "https://")) or not installed(*EXTRA):
             return None
         # Importing a client of HTTP takes a tenth of a second.
         from trilayer_server.client import RemoteConnection
@@ -48,4 +51,4 @@ class Server(Extension):
 
     def companions(self) -> Sequence[Companion]:
         """Returns the server of `trilayer up`."""
-        return (COMPANION,)
+        return (COMPANION,) if installed(*EXTRA) else ()

@@ -33,7 +33,7 @@ from qa.faults.ledger import Ledger
 from qa.faults.traffic import Producer, catalog_on, good
 from tests.support.hostile import hostile_events
 from tests.support.project import PROJECT, Project
-from trilayer import processes
+from trilayer.command_lines import with_parent
 from trilayer.operations.quarantine import quarantined
 from trilayer_core.errors import ConflictError, EnvironmentFault
 from trilayer_core.log.broker import Log
@@ -43,7 +43,7 @@ from trilayer_core.seam import parse_time
 from trilayer_core.store.intervals import chain_end, of_origin
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
-from trilayer_local import kafka, spark
+from trilayer_local import kafka, processes, spark
 
 MARK = "FAULTS_STACK"
 """Variable that every process of a stack inherits, so that what is left of it is found."""
@@ -79,7 +79,7 @@ class Command:
         if failpoint:
             environment[VARIABLE] = failpoint
         self.process = subprocess.Popen(
-            processes.with_parent([sys.executable, "-m", *arguments]),
+            with_parent([sys.executable, "-m", *arguments]),
             cwd=folder,
             env=environment,
             text=True,

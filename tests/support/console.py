@@ -17,7 +17,7 @@ from benchmarks.written import Written
 from tests.support.places import PROJECT
 from tests.support.waiting import until
 from trilayer import Alert, Catalog, Stream, View, count, sum_, tumbling
-from trilayer.processes import trilayer_command
+from trilayer.command_lines import trilayer_command
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store

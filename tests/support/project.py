@@ -20,7 +20,7 @@ import serving_layer
 from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
 from tests.support.waiting import until
-from trilayer import processes
+from trilayer.command_lines import trilayer_command
 from trilayer_core.definitions.catalog import Catalog, load_catalog
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime.session import JAVA_OPTIONS
@@ -132,7 +132,7 @@ class Project:
             | {"PYTHONPATH": str(PROJECT)}
             | ({"TRILAYER_FAILPOINT": failpoint} if failpoint else {})
         )
-        command = processes.trilayer_command(*arguments)
+        command = trilayer_command(*arguments)
         self._started.append(
             subprocess.Popen(
                 command,

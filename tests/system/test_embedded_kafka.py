@@ -14,12 +14,11 @@ from kafka.admin import NewTopic
 
 from tests.support.places import PROJECT
 from tests.support.waiting import until
-from trilayer import processes
 from trilayer.operations import sending
 from trilayer_core.errors import ConflictError, EnvironmentFault
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.settings import default_jars
-from trilayer_local import kafka
+from trilayer_local import kafka, processes
 
 pytestmark = pytest.mark.kafka
 

@@ -1,27 +1,22 @@
 """The wheel has all that an installed trilayer needs, and nothing of the tests and examples."""
 
+import json
 import re
 import subprocess
 import sys
 import sysconfig
 import zipfile
+from email import message_from_string
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from tests.support.places import PROJECT
+from tests.support.places import PACKAGES, PROJECT
+from tests.support.project import Project, clean, wait_for_settled_tick
 
 pytestmark = pytest.mark.slow
-
-PACKAGES = {
-    "trilayer",
-    "trilayer_core",
-    "batch_layer",
-    "speed_layer",
-    "serving_layer",
-    "trilayer_server",
-    "trilayer_local",
-}
 
 
 def run(*command, cwd):
@@ -80,10 +75,82 @@ def installed_bin(wheel, tmp_path_factory):
     return environment / "bin"
 
 
+def closure(*names):
+    """The distributions of this environment that these need, extras as in `pyspark[connect]`."""
+    found, waiting = {}, [Requirement(name) for name in names]
+    while waiting:
+        wanted = waiting.pop()
+        there = distribution(wanted.name)
+        extras = wanted.extras | {""}
+        if extras <= found.setdefault(there.name, set()):
+            continue
+        found[there.name] |= extras
+        waiting += [
+            needed
+            for needed in map(Requirement, there.requires or [])
+            if needed.marker is None or any(needed.marker.evaluate({"extra": e}) for e in extras)
+        ]
+    return [distribution(name) for name in found]
+
+
+@pytest.fixture(scope="module")
+def python_without_extras(wheel, tmp_path_factory):
+    """The Python of an environment with the wheel and what it requires without extras, alone."""
+    environment = tmp_path_factory.mktemp("bare")
+    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=environment)
+    python = environment / "bin" / "python"
+    (site,) = environment.glob("lib/python*/site-packages")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    run(*pip, "--no-deps", "--no-index", wheel, cwd=environment)
+    (metadata,) = site.glob("trilayer-*.dist-info/METADATA")
+    requires = message_from_string(metadata.read_text()).get_all("Requires-Dist")
+    base = [text for text in requires if "extra ==" not in text]
+    assert len(base) <= 12
+    for needed in closure(*base):
+        for top in {file.parts[0] for file in needed.files} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(needed.locate_file(top))
+    return python
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_without_extras_both_layers_answer(python_without_extras, tmp_path, broker, new_topic):
+    def trilayer(*arguments):
+        return run(python_without_extras, "-P", "-m", "trilayer.cli", *arguments, cwd=tmp_path)
+
+    project = Project(tmp_path, broker.bootstrap, new_topic(), spark_master="local[2]")
+    project.produce(40, broken=1)
+    wait_for_settled_tick(project)
+    trilayer("batch", "run")
+    speed = subprocess.Popen(
+        [python_without_extras, "-P", "-m", "trilayer.cli", "speed", "run"], cwd=tmp_path
+    )
+    try:
+        project.produce(20)
+        project.wait_for_all()
+    finally:
+        speed.terminate()
+        speed.wait()
+    answer = trilayer("sql", "--format", "json", "select sum(n)::int as n from by_user")
+    assert json.loads(answer) == [{"n": 60}]
+    status = json.loads(trilayer("status", "--json"))
+    assert status["streams"]["clicks"]["speed_events"] == 20
+    assert (status["processes"], status["airflow"]) == ([], None)
+    assert clean(trilayer("verify", "--json"))
+    for command, extra in {"serve": "server", "up": "local", "doctor": "local"}.items():
+        done = subprocess.run(
+            [python_without_extras, "-P", "-m", "trilayer.cli", command],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert f"run: pip install 'trilayer[{extra}]'" in done.stderr
+
+
 def test_the_wheel_holds_the_packages_and_their_data(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if not name.split("/")[0].endswith(".dist-info")}
-    assert tops == PACKAGES
+    assert tops == {*PACKAGES}
     assert {
         f"trilayer_core/runtime/locks/{name}.lock" for name in ("kafka-broker", "spark-kafka")
     } <= set(names)

@@ -11,8 +11,9 @@ import psutil
 import pytest
 
 from tests.support.waiting import until
-from trilayer import processes
+from trilayer.command_lines import trilayer_command
 from trilayer_core.errors import ConflictError
+from trilayer_local import processes
 
 FOREVER = [sys.executable, "-c", "import signal; print('ready', flush=True); signal.pause()"]
 STUBBORN = [
@@ -80,7 +81,7 @@ def start_and_die(home, *, argv, die_with_parent):
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     command = [sys.executable, "-c", script, str(home), json.dumps(argv), str(die_with_parent)]
-    root = Path(processes.__file__).parents[2]
+    root = Path(processes.__file__).parents[1]
     subprocess.run(command, cwd=root, timeout=30, check=False)
     return json.loads((home / "processes" / "left.json").read_text())
 
@@ -145,12 +146,12 @@ def test_a_projects_own_modules_are_not_taken_for_trilayers(tmp_path):
     for name in ("cli", "embedded", "dags", "trilayer"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('ran the project\\'s {name}.py')")
     done = subprocess.run(
-        processes.trilayer_command("--help"),
+        trilayer_command("--help"),
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"PYTHONPATH": str(Path(processes.__file__).parents[2])},
+        env=os.environ | {"PYTHONPATH": str(Path(processes.__file__).parents[1])},
     )
     assert (done.returncode, "Usage" in done.stdout) == (0, True), done.stderr
 

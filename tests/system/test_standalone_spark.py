@@ -23,13 +23,12 @@ from examples.flights.__main__ import prepare
 from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
 from tests.support.waiting import until
-from trilayer import processes
 from trilayer_core.runtime import class_archive, jars
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import latest_tick
 from trilayer_core.store.files import Store
-from trilayer_local import kafka
+from trilayer_local import kafka, processes
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 

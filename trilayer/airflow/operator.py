@@ -30,7 +30,7 @@ from airflow.sdk.exceptions import (
 
 from trilayer.airflow.links import ConsoleLink, PublicationLink
 from trilayer.airflow.notifications import HeldException, forget_causes
-from trilayer.processes import trilayer_command, with_parent
+from trilayer.command_lines import trilayer_command, with_parent
 from trilayer_core.errors import HeldError, OvertakenError, UsageError, did_you_mean
 from trilayer_core.runtime.settings import load_settings
 from trilayer_core.store.files import Store

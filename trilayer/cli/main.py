@@ -76,21 +76,9 @@ def load(name: str) -> TyperGroup | TyperCommand:
     """Loads the command with this name from its module.
 
     Loading all modules with their engines would take seconds.
-
-    Raises:
-        EnvironmentFault: A package of the extra that the command needs is not installed.
     """
-    command = COMMANDS.get(name) or commands()[name]
-    module, _, attribute = command.at.partition(":")
-    try:
-        defined = getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        if not command.extra:
-            raise
-        raise EnvironmentFault(
-            f"`trilayer {name}` needs the package {error.name}, which is not installed; run:"
-            f" pip install 'trilayer[{command.extra}]'"
-        ) from None
+    module, _, attribute = (COMMANDS.get(name) or commands()[name]).at.partition(":")
+    defined = getattr(import_module(module), attribute)
     alone = typer.Typer()
     alone.callback()(lambda: None)
     if isinstance(defined, typer.Typer):
@@ -111,7 +99,26 @@ class _Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
+        ctx.invoked_subcommand = name
         return name, load(name) if name else None, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command.
+
+        Raises:
+            EnvironmentFault: A package of the extra that the command needs is not installed,
+                whether its module imports it or what runs later.
+        """
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            command = commands().get(ctx.invoked_subcommand or "")
+            if command is None or not command.extra:
+                raise
+            raise EnvironmentFault(
+                f"`trilayer {ctx.invoked_subcommand}` needs the package {error.name}, which is not"
+                f" installed; run: pip install 'trilayer[{command.extra}]'"
+            ) from None
 
 
 app = typer.Typer(

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from batch_layer.engine import batch_spark
-from trilayer import processes
+from trilayer.command_lines import trilayer_command, with_parent
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.view import declared_name
 from trilayer_core.errors import EnvironmentFault, UsageError
@@ -81,8 +81,8 @@ def saved(former: Definitions) -> Definitions:
         UsageError: They can't be loaded, or a function fails; the message says why.
         EnvironmentFault: That was not known in time, as on a busy machine.
     """
-    command = processes.with_parent(
-        processes.trilayer_command("speed", "definitions", "--former", json.dumps(former.rows))
+    command = with_parent(
+        trilayer_command("speed", "definitions", "--former", json.dumps(former.rows))
     )
     try:
         done = subprocess.run(

@@ -6,7 +6,6 @@ import logging
 import threading
 from pathlib import Path
 
-from trilayer import processes
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.project import Project
 from trilayer_core.runtime.file_lock import unless_held
@@ -20,6 +19,9 @@ SPEED_AGAIN = "speed.again"
 
 SPEED_READY = "speed.ready"
 """The file below `home` that the speed layer writes once its queries run."""
+
+SPEED_ENDED = "speed.ended"
+"""The file below `home` with the end of the log of a speed layer that ended while it started."""
 
 
 def restart_speed(p: Project) -> None:
@@ -39,15 +41,14 @@ def restart_speed(p: Project) -> None:
                 " it does not; run `trilayer up`, or end and start `trilayer speed run` where"
                 " that runs"
             )
-    again, ready = home / SPEED_AGAIN, home / SPEED_READY
+    again, ready, ended = home / SPEED_AGAIN, home / SPEED_READY, home / SPEED_ENDED
     again.touch()
     pause = threading.Event()
     with shown("Starting the speed layer again", echo=logging.getLogger("trilayer.speed").info):
         while again.exists() or not ready.exists():
-            last = processes.last_started(home, "speed")
-            if not again.exists() and last is not None and not processes.is_alive(last):
+            if not again.exists() and ended.exists():
                 raise EnvironmentFault(
-                    f"the speed layer ended while it started:\n{processes.log_tail(last)}"
+                    f"the speed layer ended while it started; the end of {ended.read_text()}"
                 )
             with unless_held(home / LOCK) as free:
                 if free:

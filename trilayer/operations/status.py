@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import serving_layer
 from serving_layer import Provenance, Snapshot, StreamProvenance
-from trilayer import processes
 from trilayer.operations.changelog import ChangelogState
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.changelogs import Changelog
@@ -192,17 +190,6 @@ class AlertStatus:
 
 
 @dataclass(frozen=True)
-class ProcessStatus:
-    """One process of the local stack."""
-
-    name: str
-    pid: int
-    started_at: str
-    memory_mib: int
-    log: str
-
-
-@dataclass(frozen=True)
 class Status:
     """The whole project.
 
@@ -215,6 +202,7 @@ class Status:
         processes: The processes of the local stack that run.
         airflow: Airflow of the local stack; None if it does not run.
         speed_note: Says that the speed layer does not run while the local stack does.
+        extensions: What other extensions report, by the names of their sections.
     """
 
     publication: PublicationStatus | None
@@ -222,9 +210,10 @@ class Status:
     views: Mapping[str, ViewStatus]
     changelogs: Mapping[str, ChangelogStatus]
     alerts: Mapping[str, AlertStatus]
-    processes: list[ProcessStatus]
+    processes: list[Any]
     airflow: Any
     speed_note: str
+    extensions: Mapping[str, Any]
 
 
 def project_status(p: Project) -> Status:
@@ -247,8 +236,8 @@ def status_of(p: Project, provenance: Provenance, views: Mapping[str, ViewStatus
         provenance: What answers are based on, with the lag if it is known.
         views: The status of each view.
     """
-    home = p.settings.home.resolve()
-    running = processes.list_running(home)
+    sections = _sections(p, late=False)
+    running = sections.pop("processes", [])
     return Status(
         publication=_publication(p, provenance),
         streams={name: _stream(p, name, at) for name, at in provenance.streams.items()},
@@ -258,18 +247,10 @@ def status_of(p: Project, provenance: Provenance, views: Mapping[str, ViewStatus
             for changelog in p.catalog.changelogs
         },
         alerts=_alerts(p, running),
-        processes=[
-            ProcessStatus(
-                name=process.name,
-                pid=process.pid,
-                started_at=process.started_at.isoformat(timespec="seconds"),
-                memory_mib=processes.memory_mib(process.pid),
-                log=str(process.log),
-            )
-            for process in running
-        ],
-        airflow=_sections(p, late=False).get("airflow"),
-        speed_note=_speed_note(home, [process.name for process in running]),
+        processes=running,
+        airflow=sections.pop("airflow", None),
+        speed_note=sections.pop("speed_note", ""),
+        extensions=sections,
     )
 
 
@@ -284,10 +265,10 @@ def _changelog(p: Project, changelog: Changelog, provenance: Provenance) -> Chan
     return ChangelogStatus(topic, view.name, state.rows, behind, at, state.note)
 
 
-def _alerts(p: Project, running: Sequence[processes.Process]) -> dict[str, AlertStatus]:
+def _alerts(p: Project, running: Sequence[Any]) -> dict[str, AlertStatus]:
     judge = next((process for process in running if process.name == "alerts"), None)
     away = "their process is not running" if running and judge is None else ""
-    started_ms = round(judge.started_at.timestamp() * 1000) if judge else None
+    started_ms = parse_time(judge.started_at) if judge else None
     published = Publications(p.store).in_force()
     memories = (published.memories if published else None) or {}
     found: dict[str, AlertStatus] = {}
@@ -344,19 +325,6 @@ def stalled(state: AlertState, started_ms: int, at_ms: int, boundary_s: int) -> 
 
 def _moment(at_ms: int) -> str:
     return format_time(at_ms // 1000 * 1000)
-
-
-def _speed_note(home: Path, running: Sequence[str]) -> str:
-    if not running or "speed" in running:
-        return ""
-    last = processes.last_started(home, "speed")
-    if last is None:
-        return "not running"
-    said = processes.log_tail(last, lines=1).strip()
-    return (
-        f"not running; it was last started at {last.started_at.isoformat(timespec='seconds')};"
-        f" {last.log} ends with: {said or 'nothing'}"
-    )
 
 
 def _view(view: View, snapshot: Snapshot, provenance: Provenance) -> ViewStatus:
@@ -424,7 +392,7 @@ def _publication(p: Project, provenance: Provenance) -> PublicationStatus | None
     )
 
 
-def _sections(p: Project, *, late: bool) -> Mapping[str, Any]:
+def _sections(p: Project, *, late: bool) -> dict[str, Any]:
     """The sections of all extensions."""
     sections: dict[str, Any] = {}
     for extension in extensions().values():

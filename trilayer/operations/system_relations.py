@@ -17,7 +17,6 @@ import pyarrow as pa
 from serving_layer.connection import Connection, Relations
 from serving_layer.history import SEGMENTS
 from serving_layer.result import Provenance
-from trilayer import processes as local
 from trilayer.operations.quarantine import quarantined
 from trilayer.operations.values import as_json
 from trilayer_core.errors import CoverageError, UsageError
@@ -197,18 +196,6 @@ def _reconciliation(project: Project, connection: Connection, provenance: Proven
     return rows
 
 
-def _processes(project: Project, connection: Connection, provenance: Provenance) -> Rows:
-    return [
-        {
-            "name": process.name,
-            "pid": process.pid,
-            "started_at": round(process.create_time * 1000),
-            "memory_mib": local.memory_mib(process.pid),
-        }
-        for process in local.list_running(project.settings.home)
-    ]
-
-
 def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromtimestamp(parse_time(text) / 1000, UTC)
 
@@ -303,12 +290,6 @@ RELATIONS: Mapping[str, Relation] = {
             }
         ),
         _reconciliation,
-    ),
-    "processes": Relation(
-        pa.schema(
-            {"name": pa.string(), "pid": pa.int64(), "started_at": _TIME, "memory_mib": pa.int64()}
-        ),
-        _processes,
     ),
 }
 """The columns of each relation, and how its rows are made.

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from platformdirs import user_cache_path
 from pydantic import (
     AfterValidator,
     Field,
@@ -42,7 +42,8 @@ SPARK_ADDRESS = "spark-address"
 
 def default_jars() -> Path:
     """The folder of the jars, for all projects of this user."""
-    return user_cache_path("trilayer") / "jars"
+    cache = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    return Path(os.environ.get("XDG_CACHE_HOME") or cache) / "trilayer" / "jars"
 
 
 class _File(TomlConfigSettingsSource):

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import psutil
 
-from trilayer import processes
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.runtime import jars, java
 from trilayer_core.runtime.settings import FILE, settings_folder
-from trilayer_local import airflow
+from trilayer_local import airflow, processes
 from trilayer_local.doctor.examination import Here, Note, Subject, Unchecked, writable
 from trilayer_local.doctor.log import own_broker
 from trilayer_local.ports import is_free

@@ -8,10 +8,10 @@ import pytest
 from tests.support import console
 from tests.support.places import PROJECT
 from tests.support.waiting import until
-from trilayer import processes
 from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_local import processes
 from trilayer_local.commands.up import _announce
 from trilayer_local.ports import free_port
 from trilayer_local.stack import Stack

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.project import Project, ended
 from tests.support.waiting import until
-from trilayer import processes
+from trilayer_local import processes
 
 SOON_S = 12
 """Five seconds are promised; a machine with much else to do gets some more."""

@@ -18,9 +18,8 @@ from qa.faults.catalogue import cut_log
 from tests.support.console import found_browser, opened_browser, opened_pages
 from tests.support.project import Project, clean, ended, ended_with, event, wait_for_settled_tick
 from tests.support.waiting import until
-from trilayer import processes
 from trilayer_core.store.generations import Generations
-from trilayer_local import airflow
+from trilayer_local import airflow, processes
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -26,11 +26,10 @@ import pytest
 from tests.support.places import PROJECT
 from tests.support.project import Project
 from tests.support.waiting import until
-from trilayer import processes
 from trilayer.operations.verification.run import verification
 from trilayer_core.project import Project as Opened
 from trilayer_core.store.publications import Publications
-from trilayer_local import airflow
+from trilayer_local import airflow, processes
 from trilayer_local.stack import dag_folders
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]

@@ -5,18 +5,16 @@ imported.
 import subprocess
 import sys
 
-import pytest
-
 from trilayer.cli import batch
-from trilayer.cli.main import COMMANDS, load
+from trilayer.cli.main import commands, load
 from trilayer_core.definitions.steps import STEPS
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_is_listed_as_it_says(name):
-    command = load(name)
-    assert command.name == name
-    assert " ".join((command.help or "").split("\n\n")[0].split()) == COMMANDS[name].help
+def test_each_command_is_listed_as_it_says():
+    for name, listed in commands().items():
+        command = load(name)
+        assert command.name == name
+        assert " ".join((command.help or "").split("\n\n")[0].split()) == listed.help
 
 
 def test_the_list_of_commands_imports_no_engine():
@@ -33,6 +31,35 @@ def test_the_list_of_commands_imports_no_engine():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+def test_a_command_names_the_extra_that_it_needs():
+    """Whichever import misses a package, and while nothing else is disturbed by that."""
+    script = """if True:
+        from importlib.machinery import PathFinder
+        from typer.testing import CliRunner
+
+        missing = {"fastapi", "httpx", "prometheus_client", "psutil", "uvicorn"}
+        find = PathFinder.find_spec
+        PathFinder.find_spec = lambda name, *where: None if name in missing else find(name, *where)
+        from trilayer.cli.main import app
+        for arguments in ("serve", "serve --help", "up", "demo", "doctor", "batch --help",
+                          "sql --server http://127.0.0.1:1 x", "speed nothing"):
+            done = CliRunner().invoke(app, arguments.split())
+            print(done.exit_code, type(done.exception).__name__, done.exception)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    told = [line.partition(" ")[2] for line in done.stdout.splitlines()]
+    assert [line.rpartition("; ")[2] for line in told] == [
+        *["run: pip install 'trilayer[server]'"] * 2,
+        *["run: pip install 'trilayer[local]'"] * 3,
+        "NoneType None",
+        "for http:// install trilayer[server]",
+        "SystemExit 2",
+    ]
+    assert told[0].startswith("EnvironmentFault `trilayer serve` needs the package ")
 
 
 def test_each_step_of_a_run_is_a_command_in_order():

@@ -5,6 +5,7 @@ them.
 import json
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +14,10 @@ from tests.support.published import CATALOG, VIEW
 from tests.support.waiting import until
 from trilayer import Catalog, Table
 from trilayer.operations.definitions import Definitions, Watch, as_line, changes, loaded, saved
+from trilayer.operations.speed_restart import LOCK, SPEED_AGAIN, SPEED_ENDED, restart_speed
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.project import Project
+from trilayer_core.runtime.file_lock import exclusive
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_local import stack as local_stack
@@ -64,6 +67,18 @@ def test_a_table_of_queries_has_the_server_started_again(tmp_path):
     before, same, after = (defined(f"name\n{name}\n") for name in ("red", "red", "blue"))
     assert SERVER.work(before) == SERVER.work(same) != SERVER.work(after)
     assert changes(before, after, PUBLISHED) == []
+
+
+def test_a_speed_layer_that_ends_while_it_starts_again_is_reported(tmp_path):
+    project = Project(Settings(home=tmp_path), CATALOG, Store(str(tmp_path / "store")))
+    again, ended = tmp_path / SPEED_AGAIN, tmp_path / SPEED_ENDED
+    with exclusive(tmp_path / LOCK, once="`trilayer up`"), ThreadPoolExecutor() as pool:
+        asking = pool.submit(restart_speed, project)
+        until(again.exists)
+        ended.write_text("speed.log:\nno memory")
+        again.unlink()
+        with pytest.raises(EnvironmentFault, match=r"(?s)the end of speed.log:.no memory"):
+            asking.result(timeout=60)
 
 
 def test_a_file_that_is_saved_is_noticed_once(tmp_path):

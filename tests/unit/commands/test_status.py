@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from examples.flights import catalog
 from tests.support.waiting import until
-from trilayer import processes
 from trilayer.cli.main import app
+from trilayer_local import processes
 
 
 @pytest.fixture

@@ -26,5 +26,5 @@ def test_the_numbers_of_a_stream_stand_in_one_row_however_many_partitions_it_has
 
 def test_each_relation_and_column_has_a_comment():
     assert {name: [*columns] for name, (_, columns) in OWN_RELATIONS.items()} == {
-        name: made.schema.names for name, made in system_relations.RELATIONS.items()
+        name: made.schema.names for name, made in system_relations.relations().items()
     }

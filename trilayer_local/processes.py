@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -24,22 +23,10 @@ from typing import Any
 
 import psutil
 
+from trilayer.command_lines import with_parent
 from trilayer_core.errors import ConflictError
 
 TOKEN_VARIABLE = "TRILAYER_PROCESS"
-
-# Runs in the child before the command replaces it, with the same pid. Linux then sends SIGTERM when
-# the parent dies; the parent may have died already. (Popen's preexec_fn could do this as well, but
-# can deadlock a parent with threads.)
-_EXEC = """
-import ctypes, os, signal, sys
-if sys.platform == "linux":
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(sys.argv[1]):
-        sys.exit("the parent has died")
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
 
 # Linux counts a creation time in ticks of 10 ms from the boot time, and the boot time changes when
 # the wall clock is set.
@@ -71,15 +58,6 @@ class Process:
     starter_pid: int
     starter_create_time: float
     log_start: int = 0
-
-
-def trilayer_command(*arguments: str) -> list[str]:
-    """The command that runs `trilayer ARGUMENTS` with this Python.
-
-    With -P, the working directory is not searched for modules, so a project's own `cli.py` or
-    `embedded.py` does not shadow another module. `load_catalog` adds the folder at the end.
-    """
-    return [sys.executable, "-P", "-m", "trilayer.cli", *arguments]
 
 
 def start(
@@ -158,14 +136,6 @@ def _uninterrupted() -> Iterator[None]:
             signal.signal(held, handler)
         for held in came:
             signal.raise_signal(held)
-
-
-def with_parent(argv: Sequence[str]) -> list[str]:
-    """A command that runs `argv` and, on Linux, gets SIGTERM when its starter ends.
-
-    The starter is the thread of this process that starts it.
-    """
-    return [sys.executable, "-I", "-S", "-c", _EXEC, str(os.getpid()), *argv]
 
 
 def running(home: Path, name: str) -> Process | None:
