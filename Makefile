@@ -87,7 +87,7 @@ clean:  ## remove caches and build results; keep .venv and the data in .trilayer
 
 .venv: $(READY)  ## create the environment, again whenever the pins change
 
-$(READY): requirements/dev.txt pyproject.toml | java
+$(READY): requirements/dev.txt pyproject.toml examples/pyproject.toml | java
 	@$(if $(PYTHON),,echo "Python must be 3.11 or newer; got none. $(INSTALL_PYTHON)" >&2; exit 1;) \
 	"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "Python must be 3.11 or newer; got $$("$(PYTHON)" --version 2>&1). $(INSTALL_PYTHON)" >&2; exit 1; }
@@ -96,7 +96,7 @@ $(READY): requirements/dev.txt pyproject.toml | java
 	@test -x $(BIN)/python || { echo "Creating .venv with $$("$(PYTHON)" --version)"; "$(PYTHON)" -m venv .venv; }
 	@echo "Installing the packages of requirements/dev.txt (about 1 GB with Airflow and Jupyter; this takes minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./examples
 	@touch $@
 
 java:

@@ -19,15 +19,10 @@ class Local(Extension):
     """Runs broker, Spark, both layers and Airflow on this machine."""
 
     def commands(self) -> Mapping[str, Command]:
-        """Returns `up`, `demo` and `doctor`."""
+        """Returns `up` and `doctor`."""
         return {
             "up": Command(
                 "trilayer_local.commands.up:up", "Runs the local stack until Ctrl-C.", "local"
-            ),
-            "demo": Command(
-                "trilayer_local.commands.demo:demo",
-                "Sends an example's events through the whole system and proves the answer.",
-                "local",
             ),
             "doctor": Command(
                 "trilayer_local.commands.doctor:doctor",

@@ -223,20 +223,6 @@ def test_the_installed_command_brings_its_notebooks(installed_bin, tmp_path):
     assert changed.read_bytes() == (PROJECT / "notebooks" / "batch_vs_speed.ipynb").read_bytes()
 
 
-def test_the_demo_of_an_installed_trilayer_says_at_once_what_it_lacks(installed_bin, tmp_path):
-    done = subprocess.run(
-        [installed_bin / "trilayer", "demo"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "the demo must run in a clone of trilayer's repository" in done.stderr
-    assert "run `make demo` there, or `trilayer up` in a project of your own" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_installed_code_finds_its_data(installed_bin, tmp_path):
     script = (
         "from trilayer_local.kafka import _LOGGING; from trilayer_core.runtime import jars\n"

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from examples.demo import compare
+from examples.demo.steps import EXAMPLES
 from examples.flights.__main__ import prepare
 from examples.flights.truth import truth
 from examples.retail.generate import generate, truth_path
@@ -20,7 +21,6 @@ from tests.support.answers import answers, parsed, partials, with_positions
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.compute.parsing import REJECT
 from trilayer_core.definitions.catalog import load_catalog
-from trilayer_local.demo import EXAMPLES
 
 NAMES = [f"examples.{name}:catalog" for name in EXAMPLES]
 START = datetime(2026, 1, 1, tzinfo=UTC)

