@@ -34,29 +34,22 @@ class Access:
     encrypted: bool = False
 
 
-@dataclass(frozen=True)
-class Claim:
-    """Who a client says it is.
-
-    Attributes:
-        name: The user's name.
-        is_local: Whether it needs no password as long as there are no users.
-    """
-
-    name: str
-    is_local: bool
-
-
 async def authenticate(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, users: Users, claim: Claim
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    users: Users,
+    name: str,
+    *,
+    is_local: bool,
 ) -> bool:
-    """Has a client prove that it is the user that it says.
+    """Has a client prove that it is the user with a name.
 
     Args:
         reader: What the client sends.
         writer: Where the server's part of the exchange goes.
         users: The users.
-        claim: Who the client says it is.
+        name: The user's name.
+        is_local: Whether the client needs no password as long as there are no users.
 
     Returns:
         Whether it has; False if there are no users.
@@ -73,14 +66,13 @@ async def authenticate(
             "28000", "the users of this server can't be read", "The server's log has more"
         ) from None
     if not known:
-        if claim.is_local:
+        if is_local:
             return False
         raise Refusal(
             "28000",
             "a server that others reach must have users; it has none",
             "Add one on its machine: `trilayer user add NAME`",
         )
-    name = claim.name
     user = known.get(name)
     exchange = scram.Exchange(user.verifier if user else users.pretended(name))
     writer.write(messages.sasl([scram.MECHANISM]))

@@ -20,7 +20,7 @@ from trilayer_server.engine.question import Refusal
 from trilayer_server.metrics import Metrics
 from trilayer_server.users import is_loopback
 from trilayer_server.wire import messages
-from trilayer_server.wire.authentication import Access, Claim, authenticate
+from trilayer_server.wire.authentication import Access, authenticate
 from trilayer_server.wire.client import Client
 from trilayer_server.wire.connection import Connection
 from trilayer_server.wire.messages import ProtocolFault, Startup
@@ -118,8 +118,9 @@ class Server:
                 raise Refusal("28000", "the connection must be encrypted", "Set sslmode=require")
             async with asyncio.timeout(STARTUP_S):
                 user = startup.options.get("user", "")
-                claim = Claim(user, is_local=is_loopback(self._host) and is_loopback(address))
-                is_proven = await authenticate(reader, writer, self._access.users, claim)
+                is_local = is_loopback(self._host) and is_loopback(address)
+                users = self._access.users
+                is_proven = await authenticate(reader, writer, users, user, is_local=is_local)
             session = self._session(startup, user if is_proven else address, reader, writer)
             self._sessions[session.pid] = session
             try:

@@ -41,18 +41,17 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("marked", "code", "message", "hint"), MISTAKES)
-def test_a_mistake_is_explained(client, marked, code, message, hint):
-    sql = marked.replace("^", "")
-    with pytest.raises(psycopg.Error) as failed:
-        client.execute(sql.encode())
-    found = failed.value.diag
-    assert found.sqlstate == code
-    assert message in found.message_primary
-    assert " Error: " not in found.message_primary
-    assert hint in (found.message_hint or "")
-    assert bool(hint) == bool(found.message_hint)
-    assert int(found.statement_position or 0) == marked.find("^") + 1
+def test_a_mistake_is_explained(client):
+    for marked, code, message, hint in MISTAKES:
+        with pytest.raises(psycopg.Error) as failed:
+            client.execute(marked.replace("^", "").encode())
+        found = failed.value.diag
+        assert found.sqlstate == code, marked
+        assert message in found.message_primary, marked
+        assert " Error: " not in found.message_primary, marked
+        assert hint in (found.message_hint or ""), marked
+        assert bool(hint) == bool(found.message_hint), marked
+        assert int(found.statement_position or 0) == marked.find("^") + 1, marked
 
 
 def test_a_mistake_beside_parameters_is_marked_in_what_the_client_wrote(client):
@@ -61,18 +60,19 @@ def test_a_mistake_beside_parameters_is_marked_in_what_the_client_wrote(client):
     assert failed.value.diag.statement_position == "17"
 
 
-@pytest.mark.parametrize(
-    "marked",
-    [
-        "\n\n  SELECT ^nn " + FROM,
-        "-- a comment\nSELECT ^nn " + FROM + ";",
-        f"SELECT n {FROM}; SELECT 'ä';\n SELECT ^nn {FROM}",
-        f"COPY (SELECT ^nn {FROM}) TO STDOUT",
-        f"SELECT 1; COPY (SELECT ^nn {FROM}) TO STDOUT",
-        f"BEGIN; DECLARE c CURSOR FOR SELECT ^nn {FROM}",
-    ],
-)
-def test_a_mistake_is_marked_in_the_whole_text(client, marked):
-    with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
-        client.execute(marked.replace("^", "").encode())
-    assert int(failed.value.diag.statement_position) == marked.find("^") + 1
+MARKED = [
+    "\n\n  SELECT ^nn " + FROM,
+    "-- a comment\nSELECT ^nn " + FROM + ";",
+    f"SELECT n {FROM}; SELECT 'ä';\n SELECT ^nn {FROM}",
+    f"COPY (SELECT ^nn {FROM}) TO STDOUT",
+    f"SELECT 1; COPY (SELECT ^nn {FROM}) TO STDOUT",
+    f"BEGIN; DECLARE c CURSOR FOR SELECT ^nn {FROM}",
+]
+
+
+def test_a_mistake_is_marked_in_the_whole_text(client):
+    for marked in MARKED:
+        with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
+            client.execute(marked.replace("^", "").encode())
+        assert int(failed.value.diag.statement_position) == marked.find("^") + 1, marked
+        client.execute("ROLLBACK")
