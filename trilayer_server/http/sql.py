@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from serving_layer.snapshot import Layer
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import CANCELLED, Output, Parameters, Question, Refusal
+from trilayer_server.engine.question import CANCELLED, Parameters, Question, Refusal
 from trilayer_server.engine.worker_process import Answer, chunks_of
 from trilayer_server.http.columns import columns_json
 from trilayer_server.http.faults import INVALID, TOO_MUCH, Failure, of_refusal
@@ -42,7 +42,6 @@ MEDIA: Mapping[Format, str] = {
     "csv": "text/csv; charset=utf-8",
     "arrow": "application/vnd.apache.arrow.stream",
 }
-_OUTPUTS: Mapping[Format, Output] = {"json": "json", "csv": "csv", "arrow": "arrow"}
 
 MOST_ACCEPT = 1_000
 """The length of the longest header Accept."""
@@ -263,7 +262,7 @@ class _Answering(Response):
             asked.sql,
             asked.layer,
             asked.version,
-            _OUTPUTS[self._format],
+            self._format,
             _parameters(asked.params),
             most_rows=asked.max_rows,
         )
