@@ -46,9 +46,9 @@ def start(home, **options):
     return kafka.start(home, jars=JARS, echo=lambda _: None, **options)
 
 
-def produce(broker, topic, values):
+def produce(broker, topic, values, **options):
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-    sent = [producer.send(topic, value, partition=0) for value in values]
+    sent = [producer.send(topic, value, partition=0, **options) for value in values]
     producer.flush()
     producer.close()
     return [future.get(timeout=10) for future in sent]
@@ -76,24 +76,33 @@ def consume(broker, topic, count):
     return values
 
 
-def test_records_and_port_survive_kill_9(home):
+def test_records_and_port_survive_a_kill_and_records_a_move(home):
     broker = start(home)
+    listening = {
+        c.laddr.ip
+        for c in psutil.Process(broker.pid).net_connections("inet")
+        if c.status == "LISTEN"
+    }
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
     create_topic(broker, "t")
     sent = [b"%d" % number for number in range(1000)]
     assert [record.offset for record in produce(broker, "t", sent)] == list(range(1000))
+
     os.kill(broker.pid, signal.SIGKILL)
     again = start(home)
     assert again.pid != broker.pid
     assert again.bootstrap == broker.bootstrap
     assert consume(again, "t", 1000) == sent
-    assert produce(again, "t", [b"more"])[0].offset == 1000
+    (more,) = produce(again, "t", [b"more"], timestamp_ms=1000)
+    assert more.offset == 1000
+    assert more.timestamp > 1_500_000_000_000  # the broker's clock, not the 1000 sent
 
-
-def test_records_survive_a_move_to_other_ports(home):
-    broker = start(home)
-    create_topic(broker, "t")
-    produce(broker, "t", [b"kept"])
     kafka.stop(home)
+    assert not psutil.pid_exists(again.pid)
+    assert kafka.running(home) is None
+    assert (home / "kafka" / "data" / ".kafka_cleanshutdown").exists()
+    kafka.stop(home)  # nothing runs: nothing to do
+
     ports = {
         name: int(value)
         for name, value in kafka._read_properties(home).items()
@@ -106,37 +115,13 @@ def test_records_survive_a_move_to_other_ports(home):
     try:
         moved = start(home)
         assert moved.bootstrap != broker.bootstrap
-        assert consume(moved, "t", 1) == [b"kept"]
+        assert consume(moved, "t", 1001) == [*sent, b"more"]
     finally:
         for holder in taken:
             holder.close()
 
 
-def test_it_listens_on_loopback_only_and_stamps_append_time(home):
-    broker = start(home)
-    listening = {
-        c.laddr.ip
-        for c in psutil.Process(broker.pid).net_connections("inet")
-        if c.status == "LISTEN"
-    }
-    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
-    create_topic(broker, "t")
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-    stamped = producer.send("t", b"x", timestamp_ms=1000).get(timeout=10)
-    producer.close()
-    assert stamped.timestamp > 1_500_000_000_000  # the broker's clock, not the 1000 sent
-
-
-def test_stop_is_clean(home):
-    broker = start(home)
-    kafka.stop(home)
-    assert not psutil.pid_exists(broker.pid)
-    assert kafka.running(home) is None
-    assert (home / "kafka" / "data" / ".kafka_cleanshutdown").exists()
-    kafka.stop(home)  # nothing runs: nothing to do
-
-
-def test_two_homes_do_not_disturb_each_other(home, other_home):
+def test_two_homes_do_not_disturb_each_other_and_a_port_can_be_asked_for(home, other_home):
     one, other = start(home), start(other_home)
     assert one.bootstrap != other.bootstrap
     assert {kafka.running(home), kafka.running(other_home)} == {one, other}
@@ -144,20 +129,16 @@ def test_two_homes_do_not_disturb_each_other(home, other_home):
     assert kafka.running(home) == one
     create_topic(one, "still-there")
     assert start(home) == one
-
-
-def test_a_port_can_be_asked_for(home, other_home):
-    broker = start(home)
-    port = int(broker.bootstrap.split(":")[1])
+    port = int(one.bootstrap.split(":")[1])
     with pytest.raises(ConflictError, match=f"port {port} must be free"):
         start(other_home, port=port)
-    with pytest.raises(ConflictError, match=f"must be on port {port + 1}; got {broker.bootstrap}"):
+    with pytest.raises(ConflictError, match=f"must be on port {port + 1}; got {one.bootstrap}"):
         start(home, port=port + 1)
     kafka.stop(home)
-    assert start(other_home, port=port).bootstrap == broker.bootstrap
+    assert start(other_home, port=port).bootstrap == one.bootstrap
 
 
-def test_a_stranger_with_the_recorded_pid_is_not_the_broker_and_is_not_touched(home):
+def test_the_record_of_a_process_decides_which_one_is_the_broker(home):
     with subprocess.Popen(["sleep", "1000"]) as stranger:
         broker = start(home)
         path = home / "processes" / "kafka.json"
@@ -179,18 +160,19 @@ def test_a_stranger_with_the_recorded_pid_is_not_the_broker_and_is_not_touched(h
         assert again.bootstrap == broker.bootstrap
         assert stranger.poll() is None
         stranger.kill()
-
-
-def test_a_broker_that_its_starter_left_behind_is_ended_and_started_again(home):
-    start(home)
-    path = home / "processes" / "kafka.json"
+    # A broker that has outlived its starter is ended and started again.
     left = json.loads(path.read_text())
-    path.write_text(
-        json.dumps({**left, "starter_create_time": left["starter_create_time"] - 60})
-    )  # it has died
-    again = start(home)
-    assert again.pid != left["pid"]
-    assert not psutil.pid_exists(left["pid"])
+    path.write_text(json.dumps({**left, "starter_create_time": left["starter_create_time"] - 60}))
+    assert start(home).pid != again.pid
+    assert not psutil.pid_exists(again.pid)
+    kafka.stop(home)
+    (home / "kafka" / "data" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=7\n")
+    with pytest.raises(
+        EnvironmentFault,
+        match=r"(?s)Kafka must come up on 127\.0\.0\.1.*status 1.*Stored node id 7",
+    ):
+        start(home)
+    assert processes.list_running(home) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
@@ -206,18 +188,6 @@ def test_it_stops_cleanly_when_its_starter_is_killed(home):
     assert (home / "processes" / "kafka.json").exists()
     until(lambda: kafka.running(home) is None)
     assert (home / "kafka" / "data" / ".kafka_cleanshutdown").exists()
-
-
-def test_one_that_does_not_come_up_says_why(home):
-    start(home)
-    kafka.stop(home)
-    (home / "kafka" / "data" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=7\n")
-    with pytest.raises(
-        EnvironmentFault,
-        match=r"(?s)Kafka must come up on 127\.0\.0\.1.*status 1.*Stored node id 7",
-    ):
-        start(home)
-    assert processes.list_running(home) == []
 
 
 def test_missing_jars_are_named(home, tmp_path):
