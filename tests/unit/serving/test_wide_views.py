@@ -16,21 +16,21 @@ from trilayer_core.store.files import Store
 
 FOLLOWED = [f"c{number}" for number in range(1_010)]
 DDL = f"region string, at timestamp, {', '.join(f'{name} bigint' for name in FOLLOWED)}"
-VIEW = View(
-    "wide",
-    source=Stream("s", DDL, event_time="at"),
-    key=["region"],
-    aggregates={name: max_(name) for name in FOLLOWED},
-)
 
 
 def test_a_wide_view_can_be_followed(tmp_path):
-    written = Written(Store(str(tmp_path / "store")), VIEW)
-    rows = pa.table([["a"], *([number] for number, _ in enumerate(FOLLOWED))], partial_schema(VIEW))
+    view = View(
+        "wide",
+        source=Stream("s", DDL, event_time="at"),
+        key=["region"],
+        aggregates={name: max_(name) for name in FOLLOWED},
+    )
+    written = Written(Store(str(tmp_path / "store")), view)
+    rows = pa.table([["a"], *([number] for number, _ in enumerate(FOLLOWED))], partial_schema(view))
     written.publish(rows, 1, 60_000)
     with (
         serving_layer.connect(written.catalog, Settings(), written.store) as connection,
-        Follower(connection, VIEW) as follower,
+        Follower(connection, view) as follower,
     ):
         ((key, row),) = follower.look().rows
     assert json.loads(key) == {"region": "a"}
