@@ -145,7 +145,7 @@ def cut(
     accept_loss: AcceptLoss = False,
     accept_clock: AcceptClock = False,
 ) -> None:
-    """Step 1: determine the cut at T. Prints the run, or what covers T already, as JSON."""
+    """Step 1: determine the cut at T. Prints the run, or the version that covers T, as JSON."""
     begun = operation.cut(
         project(),
         until_ms=_ms(until),
@@ -226,7 +226,7 @@ def deliver(
 
 @app.command()
 def history(as_json: Json = False) -> None:
-    """Lists the versions kept, oldest first, and which one is in force."""
+    """Lists the versions kept, oldest first, and marks the one in force."""
     store = project_store()
     kept = [asdict(version) for version in kept_versions(store)]
     by = PointerFile(store).held()
@@ -265,7 +265,7 @@ def reconciliation(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Shows what a version's run found: batch compared with speed, key by key.
+    """Shows how batch and speed differed in a version's run, key by key.
 
     Also shows the keys that a full run has corrected.
     """
