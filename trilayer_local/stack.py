@@ -368,19 +368,20 @@ class Stack:
             if said or changed:
                 self._restart_companion(companion)
 
-    def _restart_companion(self, companion: Companion) -> None:
-        record = processes.running(self._home, companion.name)
+    def _end(self, name: str) -> None:
+        """Ends a process in order to start it again at once."""
+        record = processes.running(self._home, name)
         if record is not None:
             processes.terminate(record, home=self._home, timeout_s=2 * STOP_S)
-        self._again_at.pop(companion.name, None)
+        self._again_at.pop(name, None)
+
+    def _restart_companion(self, companion: Companion) -> None:
+        self._end(companion.name)
         if companion.works(self._definitions):
             self._start_companion(companion)
 
     def _restart_speed(self) -> None:
-        record = processes.running(self._home, "speed")
-        if record is not None:
-            processes.terminate(record, home=self._home, timeout_s=2 * STOP_S)
-        self._again_at.pop("speed", None)
+        self._end("speed")
         self._start_speed()
         self._speed_again.unlink(missing_ok=True)
         self._tell_when_ready = True

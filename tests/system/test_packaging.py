@@ -55,24 +55,26 @@ def wheel(tmp_path_factory):
     return built
 
 
+def environment(wheel, folder):
+    """A new environment in a folder with the wheel alone: its Python and its site-packages."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    run(*pip, "--no-deps", "--no-index", wheel, cwd=folder)
+    (site,) = folder.glob("lib/python*/site-packages")
+    return python, site
+
+
 @pytest.fixture(scope="module")
 def installed_bin(wheel, tmp_path_factory):
     """The bin folder of a new environment with the wheel, which sees this environment's other
     packages.
     """
-    environment = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", environment, cwd=environment)
-    python = environment / "bin" / "python"
-    site = run(
-        python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=environment
-    ).strip()
-    run(
-        python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", wheel, cwd=environment
-    )
+    python, site = environment(wheel, tmp_path_factory.mktemp("environment"))
     # a path of a .pth comes after the environment's own, and .pth files in it (the editable
     # install) are not read
-    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    return environment / "bin"
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return python.parent
 
 
 def closure(*names):
@@ -96,12 +98,7 @@ def closure(*names):
 @pytest.fixture(scope="module")
 def python_without_extras(wheel, tmp_path_factory):
     """The Python of an environment with the wheel and what it requires without extras, alone."""
-    environment = tmp_path_factory.mktemp("bare")
-    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=environment)
-    python = environment / "bin" / "python"
-    (site,) = environment.glob("lib/python*/site-packages")
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-    run(*pip, "--no-deps", "--no-index", wheel, cwd=environment)
+    python, site = environment(wheel, tmp_path_factory.mktemp("bare"))
     (metadata,) = site.glob("trilayer-*.dist-info/METADATA")
     requires = message_from_string(metadata.read_text()).get_all("Requires-Dist")
     base = [text for text in requires if "extra ==" not in text]

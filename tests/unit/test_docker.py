@@ -57,7 +57,6 @@ STATED = {
 HEALTH = {"test", "interval", "timeout", "retries", "start_period", "start_interval"}
 PINNED = re.compile(r"[\w./-]+:\d+(\.\d+)+[\w.-]*(@sha256:[0-9a-f]{64})?")
 
-every_service = pytest.mark.parametrize("name", SERVICES)
 every_one_of_ours = pytest.mark.parametrize("name", OURS)
 
 
@@ -106,55 +105,30 @@ def test_the_services_are_those_of_the_system():
     assert set(SERVICES) - set(OURS) == {"kafka", "postgres"}
 
 
-@every_service
-def test_a_service_states_what_compose_knows(name):
-    service = SERVICES[name]
-    assert not set(service) - STATED
-    assert not set(service.get("healthcheck", {})) - HEALTH
-    assert all(isinstance(word, str) for word in service.get("command", []))
-    assert all(isinstance(value, str) for value in service.get("environment", {}).values())
-
-
-@every_service
-def test_nothing_runs_as_root_or_may_become_it(name):
-    assert SERVICES[name]["user"] not in ("root", "0", 0)
-    assert SERVICES[name]["cap_drop"] == ["ALL"]
-    assert SERVICES[name]["security_opt"] == ["no-new-privileges:true"]
-    assert not SERVICES[name].get("privileged")
-
-
-@every_service
-def test_an_image_is_pinned(name):
-    assert PINNED.fullmatch(SERVICES[name]["image"])
-
-
-@every_service
-def test_what_stays_up_has_a_health_check_and_what_does_not_is_waited_for(name):
+def test_each_service_is_pinned_watched_and_has_few_rights():
     awaited = {
         (other, wait["condition"])
-        for s in SERVICES.values()
-        for other, wait in s.get("depends_on", {}).items()
+        for service in SERVICES.values()
+        for other, wait in service.get("depends_on", {}).items()
     }
-    if SERVICES[name]["restart"] == "no":
-        assert (name, "service_completed_successfully") in awaited
-    else:
-        assert SERVICES[name]["healthcheck"]["test"][0] == "CMD"
-
-
-@every_service
-def test_a_service_waits_for_those_that_there_are(name):
-    for other, wait in SERVICES[name].get("depends_on", {}).items():
-        assert (
-            "healthcheck" in SERVICES[other]
-            or wait["condition"] == "service_completed_successfully"
-        )
-
-
-@every_service
-def test_all_are_on_one_network_and_only_this_machine_reaches_them(name):
     assert "networks" not in COMPOSE
-    assert not {"network_mode", "networks"} & set(SERVICES[name])
-    assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", []))
+    for name, service in SERVICES.items():
+        assert not set(service) - STATED, name
+        assert not set(service.get("healthcheck", {})) - HEALTH, name
+        assert all(isinstance(word, str) for word in service.get("command", [])), name
+        assert all(isinstance(value, str) for value in service.get("environment", {}).values())
+        assert PINNED.fullmatch(service["image"]), name
+        assert service["user"] not in ("root", "0", 0), name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert not {"privileged", "network_mode", "networks"} & set(service), name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+        if service["restart"] == "no":
+            assert (name, "service_completed_successfully") in awaited
+        else:
+            assert service["healthcheck"]["test"][0] == "CMD", name
+    for other, condition in awaited:
+        assert "healthcheck" in SERVICES[other] or condition == "service_completed_successfully"
 
 
 def test_every_volume_is_declared_and_used():

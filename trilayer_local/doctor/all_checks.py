@@ -43,15 +43,11 @@ CHECKS = (
 )
 """All checks, in the order of their lines."""
 
+_NEEDED = ("java", "memory", "disk", "home", "store", "filesystem", "spark")
+
 BEFORE_START = (
-    Check("java", machine.check_java),
-    Check("memory", machine.check_memory),
-    Check("disk", machine.check_disk),
-    Check("home", machine.check_home),
-    Check("store", store.check_store),
-    Check("filesystem", store.check_file_system),
+    *(check for check in CHECKS if check.name in _NEEDED),
     Check("broker", log.check_broker_there),
-    Check("spark", machine.check_spark_server),
 )
 """The checks of `trilayer up`, with and without Airflow."""
 
