@@ -200,98 +200,49 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromtimestamp(parse_time(text) / 1000, UTC)
 
 
+_INT, _TEXT, _PARTITION, _FLOAT = pa.int64(), pa.string(), pa.int32(), pa.float64()
+
 RELATIONS: Mapping[str, Relation] = {
     "history": Relation(
-        pa.schema(
-            {
-                "version": pa.int64(),
-                "stream": pa.string(),
-                "t": _TIME,
-                "published_at": _TIME,
-                "kind": pa.string(),
-                "base": pa.int64(),
-                "in_force": pa.bool_(),
-                "published": pa.bool_(),
-                "cut": pa.map_(pa.int32(), pa.int64()),
-                "events": pa.int64(),
-                "quarantined": pa.int64(),
-                "lost": pa.int64(),
-                "differing_keys": pa.int64(),
-            }
-        ),
+        pa.schema({
+            "version": _INT, "stream": _TEXT, "t": _TIME, "published_at": _TIME, "kind": _TEXT,
+            "base": _INT, "in_force": pa.bool_(), "published": pa.bool_(),
+            "cut": pa.map_(_PARTITION, _INT), "events": _INT, "quarantined": _INT, "lost": _INT,
+            "differing_keys": _INT,
+        }),
         _history,
     ),
-    "segments": Relation(pa.schema([("stream", pa.string()), *SEGMENTS]), _segments),
+    "segments": Relation(pa.schema([("stream", _TEXT), *SEGMENTS]), _segments),
     "lag": Relation(
-        pa.schema(
-            {
-                "stream": pa.string(),
-                "partition": pa.int32(),
-                "head": pa.int64(),
-                "end": pa.int64(),
-                "events": pa.int64(),
-                "stream_lag_s": pa.float64(),
-                "uncovered_s": pa.float64(),
-            }
-        ),
+        pa.schema({
+            "stream": _TEXT, "partition": _PARTITION, "head": _INT, "end": _INT, "events": _INT,
+            "stream_lag_s": _FLOAT, "uncovered_s": _FLOAT,
+        }),
         _lag,
     ),
     "quarantine": Relation(
-        pa.schema(
-            {
-                "stream": pa.string(),
-                "origin": pa.int32(),
-                "partition": pa.int32(),
-                "offset": pa.int64(),
-                "appended_at": _TIME,
-                "reason": pa.string(),
-                "source": pa.string(),
-                "replayed": pa.bool_(),
-                "discarded": pa.string(),
-            }
-        ),
+        pa.schema({
+            "stream": _TEXT, "origin": _PARTITION, "partition": _PARTITION, "offset": _INT,
+            "appended_at": _TIME, "reason": _TEXT, "source": _TEXT, "replayed": pa.bool_(),
+            "discarded": _TEXT,
+        }),
         _quarantine,
     ),
     "provenance": Relation(
-        pa.schema(
-            {
-                "stream": pa.string(),
-                "version": pa.int64(),
-                "t": _TIME,
-                "kind": pa.string(),
-                "generation": pa.string(),
-                "batch_events": pa.int64(),
-                "speed_events": pa.int64(),
-                "quarantined_in_all": pa.int64(),
-                "note": pa.string(),
-            }
-        ),
+        pa.schema({
+            "stream": _TEXT, "version": _INT, "t": _TIME, "kind": _TEXT, "generation": _TEXT,
+            "batch_events": _INT, "speed_events": _INT, "quarantined_in_all": _INT, "note": _TEXT,
+        }),
         _provenance,
     ),
     "partitions": Relation(
-        pa.schema(
-            {
-                "stream": pa.string(),
-                "partition": pa.int32(),
-                "cut": pa.int64(),
-                "head": pa.int64(),
-            }
-        ),
+        pa.schema({"stream": _TEXT, "partition": _PARTITION, "cut": _INT, "head": _INT}),
         _partitions,
     ),
     "reconciliation": Relation(
-        pa.schema(
-            {
-                "view": pa.string(),
-                "kind": pa.string(),
-                "key": pa.string(),
-                "batch": pa.string(),
-                "speed": pa.string(),
-            }
-        ),
-        _reconciliation,
+        pa.schema(dict.fromkeys(("view", "kind", "key", "batch", "speed"), _TEXT)), _reconciliation
     ),
-}
+}  # fmt: skip
 """The columns of each relation, and how its rows are made.
 
 `introspection/comments.py` explains each column, in the words that clients see.

@@ -12,33 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Literal, Protocol
+from typing import Literal
 
 from trilayer_core.definitions.catalog import Catalog, load_catalog
 from trilayer_core.errors import TrilayerError
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings, load_settings
 from trilayer_core.store.files import Store
 
 Mark = Literal["ok", "note", "fail", "skip"]
-
-
-class Subject(Protocol):
-    """The subject of checks, such as a `trilayer_core.project.Project`."""
-
-    @property
-    def settings(self) -> Settings:
-        """The project's settings."""
-        ...
-
-    @property
-    def catalog(self) -> Catalog:
-        """The project's definitions."""
-        ...
-
-    @property
-    def store(self) -> Store:
-        """The project's store."""
-        ...
 
 
 class Here:
@@ -85,6 +67,10 @@ class Here:
     def store(self) -> Store:
         """The store of the settings."""
         return Store(self.settings.store)
+
+
+Subject = Project | Here
+"""The subject of checks."""
 
 
 class Unchecked(Exception):
