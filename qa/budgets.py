@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tokenize
 from collections import Counter
@@ -32,6 +33,9 @@ LONGER = {
 }
 """The files that are longer and are to be divided."""
 
+WAY = {"files": 25, "lines": 4_500}
+"""The most files, and code lines, of the two ways that docs/design.md follows through the code."""
+
 WORDS = {"found": 0, "known": 0, "said": 0, "told": 0, "anew": 0, "refusal": 0, "question": 0}
 """The most identifiers that contain a word of the dialect that this code once had."""
 
@@ -55,6 +59,14 @@ def code_lines(path: Path) -> int:
         if token.type not in skipped:
             lines |= {*range(token.start[0], token.end[0] + 1)}
     return len(lines - docstrings)
+
+
+def way() -> dict[str, int]:
+    """Returns the files of both ways, with their code lines as docs/design.md states them."""
+    page = (PROJECT / "docs/design.md").read_text()
+    listed = page.split("## The files of both ways")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| \[([\w/.]+)\]\(.*\| (\d+) \|$", listed, re.MULTILINE)
+    return {path: int(number) for path, number in rows}
 
 
 def identifiers(path: Path) -> Counter[str]:
@@ -84,6 +96,13 @@ def violations() -> Iterator[str]:
     for name in LONGER:
         if sizes.get(Path(name), 0) <= FILE_LINES:
             yield f"{name}: is short enough; remove it from LONGER in qa/budgets.py"
+    of_way = {path: sizes.get(Path(path), 0) for path in way()}
+    for name, number in {"files": len(of_way), "lines": sum(of_way.values())}.items():
+        if number > WAY[name]:
+            yield f"docs/design.md: its ways must have at most {WAY[name]:,} {name}; got {number:,}"
+    for name, stated in way().items():
+        if abs(of_way[name] - stated) > 20:
+            yield f"docs/design.md: {name} must be stated with {of_way[name]} lines; got {stated}"
     words: Counter[str] = Counter()
     for path in sizes:
         words += identifiers(PROJECT / path)

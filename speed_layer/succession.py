@@ -15,10 +15,11 @@ from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import IntegrityError
 from trilayer_core.log.broker import Log, Topic
+from trilayer_core.runtime.retries import read_listed
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, ranges_between, size
 from trilayer_core.store.continuity import NOTHING_READ, Read, check_log
-from trilayer_core.store.files import Store, read_listed
+from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.intervals import newest_departed
 from trilayer_core.store.master import Master

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from trilayer_core.errors import IntegrityError
+
 Result = TypeVar("Result")
+Name = TypeVar("Name")
 
 
 def retried(
@@ -34,3 +37,18 @@ def retried(
             if not attempts or now == before:
                 raise
             before = now
+
+
+def read_listed(listing: Callable[[], list[Name]], read: Callable[[Name], Result]) -> list[Result]:
+    """Lists and reads files, and starts again if that fails because the listing has changed.
+
+    Raises:
+        IntegrityError: A file can't be read although the listing has not changed.
+    """
+    while True:
+        names = listing()
+        try:
+            return [read(name) for name in names]
+        except IntegrityError:
+            if names == listing():
+                raise

@@ -23,9 +23,10 @@ import pyarrow as pa
 
 from trilayer_core.definitions.alerts import AlertGroup
 from trilayer_core.errors import ConflictError, IntegrityError
+from trilayer_core.runtime.retries import read_listed
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
-from trilayer_core.store.files import Store, StoredFile, read_listed
+from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.runs import JudgedFrom
 
 SENT_SCHEMA = pa.schema(

@@ -41,8 +41,6 @@ from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.runtime.file_lock import exclusive, unless_held
 from trilayer_core.store.documents import document_bytes, mending, parse_document
 
-Name = TypeVar("Name")
-Content = TypeVar("Content")
 Document = TypeVar("Document")
 
 STALE_AFTER_S = 60.0
@@ -617,23 +615,6 @@ def _is_locked(path: str) -> bool:
     except OSError:  # also if it was just moved to its place
         return True
     return False
-
-
-def read_listed(
-    listing: Callable[[], list[Name]], read: Callable[[Name], Content]
-) -> list[Content]:
-    """Lists and reads files, and starts again if that fails because the listing has changed.
-
-    Raises:
-        IntegrityError: A file can't be read although the listing has not changed.
-    """
-    while True:
-        names = listing()
-        try:
-            return [read(name) for name in names]
-        except IntegrityError:
-            if names == listing():
-                raise
 
 
 def _check_content(file: StoredFile, size: int, digest: str) -> None:

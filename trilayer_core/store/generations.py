@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trilayer_core.definitions.stream import Stream
+from trilayer_core.runtime.retries import read_listed
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
-from trilayer_core.store.files import Store, read_listed
+from trilayer_core.store.files import Store
 from trilayer_core.store.segments import Commit, Fault, Generation
 
 

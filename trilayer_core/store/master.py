@@ -20,9 +20,10 @@ from weakref import WeakKeyDictionary
 
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import ConflictError, IntegrityError
+from trilayer_core.runtime.retries import read_listed
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
-from trilayer_core.store.files import Store, read_listed
+from trilayer_core.store.files import Store
 from trilayer_core.store.intervals import Interval, check_follows, rising_ts
 
 

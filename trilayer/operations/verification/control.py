@@ -12,11 +12,12 @@ from trilayer_core.definitions.alerts import AlertGroup
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import IntegrityError
+from trilayer_core.runtime.retries import read_listed
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGeneration, alert_generations
 from trilayer_core.store.fence import Fence, Token
-from trilayer_core.store.files import Store, read_listed
+from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.looks import Look
 from trilayer_core.store.origins import Origin, Origins
