@@ -43,7 +43,9 @@ FILES = {
     "trilayer_core/seam.py": Judged(
         ["tests/unit/seam/test_seam_rules.py", f"{EXAMPLES}[trilayer_core.seam]"]
     ),
-    "trilayer_core/compute/fitting.py": Judged(["tests/unit/test_fitting.py"]),
+    "trilayer_core/compute/unknown_fields.py": Judged(
+        ["tests/unit/compute/test_unknown_fields.py"]
+    ),
     "trilayer_core/compute/parsing.py": Judged(
         [GOLDEN, "tests/unit/compute/test_json.py"], without=("log_columns", "parse")
     ),

@@ -8,132 +8,79 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trilayer_core.compute.formats.debezium import Debezium
-    from trilayer_core.compute.formats.json import Json
-    from trilayer_core.definitions.aggregates import (
-        Aggregate,
-        Cell,
-        State,
-        any_,
-        arg_max,
-        arg_min,
-        collect,
-        count,
-        distinct,
-        every,
-        first,
-        histogram,
-        latest,
-        max_,
-        mean,
-        min_,
-        mode,
-        quantiles,
-        stddev,
-        sum_,
-        top,
-        variance,
-    )
-    from trilayer_core.definitions.alerts import Alert
-    from trilayer_core.definitions.catalog import Catalog, Query
-    from trilayer_core.definitions.changelogs import Changelog
-    from trilayer_core.definitions.formats import Format, Judgement
-    from trilayer_core.definitions.schemas import Field
-    from trilayer_core.definitions.sinks import Delivery, Sink
-    from trilayer_core.definitions.stream import Rows, Stream
-    from trilayer_core.definitions.tables import Table
-    from trilayer_core.definitions.view import View
-    from trilayer_core.definitions.windows import Window, recent, session, sliding, tumbling
-
-__all__ = [
-    "Aggregate",
-    "Alert",
-    "Catalog",
-    "Cell",
-    "Changelog",
-    "Debezium",
-    "Delivery",
-    "Field",
-    "Format",
-    "Json",
-    "Judgement",
-    "Query",
-    "Rows",
-    "Sink",
-    "State",
-    "Stream",
-    "Table",
-    "View",
-    "Window",
-    "any_",
-    "arg_max",
-    "arg_min",
-    "collect",
-    "count",
-    "distinct",
-    "every",
-    "first",
-    "histogram",
-    "latest",
-    "max_",
-    "mean",
-    "min_",
-    "mode",
-    "quantiles",
-    "recent",
-    "session",
-    "sliding",
-    "stddev",
-    "sum_",
-    "top",
-    "tumbling",
-    "variance",
-]  # fmt: skip
+    from trilayer_core.compute.formats.debezium import Debezium as Debezium
+    from trilayer_core.compute.formats.json import Json as Json
+    from trilayer_core.definitions.aggregates.base import Aggregate as Aggregate
+    from trilayer_core.definitions.aggregates.base import Cell as Cell
+    from trilayer_core.definitions.aggregates.base import State as State
+    from trilayer_core.definitions.aggregates.cells import distinct as distinct
+    from trilayer_core.definitions.aggregates.cells import mode as mode
+    from trilayer_core.definitions.aggregates.cells import quantiles as quantiles
+    from trilayer_core.definitions.aggregates.cells import top as top
+    from trilayer_core.definitions.aggregates.chosen import any_ as any_
+    from trilayer_core.definitions.aggregates.chosen import arg_max as arg_max
+    from trilayer_core.definitions.aggregates.chosen import arg_min as arg_min
+    from trilayer_core.definitions.aggregates.chosen import collect as collect
+    from trilayer_core.definitions.aggregates.chosen import every as every
+    from trilayer_core.definitions.aggregates.chosen import first as first
+    from trilayer_core.definitions.aggregates.chosen import latest as latest
+    from trilayer_core.definitions.aggregates.chosen import max_ as max_
+    from trilayer_core.definitions.aggregates.chosen import min_ as min_
+    from trilayer_core.definitions.aggregates.spread import histogram as histogram
+    from trilayer_core.definitions.aggregates.spread import stddev as stddev
+    from trilayer_core.definitions.aggregates.spread import variance as variance
+    from trilayer_core.definitions.aggregates.sums import count as count
+    from trilayer_core.definitions.aggregates.sums import mean as mean
+    from trilayer_core.definitions.aggregates.sums import sum_ as sum_
+    from trilayer_core.definitions.alerts import Alert as Alert
+    from trilayer_core.definitions.catalog import Catalog as Catalog
+    from trilayer_core.definitions.catalog import Query as Query
+    from trilayer_core.definitions.changelogs import Changelog as Changelog
+    from trilayer_core.definitions.formats import Format as Format
+    from trilayer_core.definitions.schemas import Field as Field
+    from trilayer_core.definitions.sinks import Delivery as Delivery
+    from trilayer_core.definitions.sinks import Sink as Sink
+    from trilayer_core.definitions.stream import Rows as Rows
+    from trilayer_core.definitions.stream import Stream as Stream
+    from trilayer_core.definitions.tables import Table as Table
+    from trilayer_core.definitions.view import View as View
+    from trilayer_core.definitions.windows import Window as Window
+    from trilayer_core.definitions.windows import recent as recent
+    from trilayer_core.definitions.windows import session as session
+    from trilayer_core.definitions.windows import sliding as sliding
+    from trilayer_core.definitions.windows import tumbling as tumbling
 
 _DEFINED_IN = {
-    "definitions.aggregates": (
-        "Aggregate",
-        "Cell",
-        "State",
-        "any_",
-        "arg_max",
-        "arg_min",
-        "collect",
-        "count",
-        "distinct",
-        "every",
-        "first",
-        "histogram",
-        "latest",
-        "max_",
-        "mean",
-        "min_",
-        "mode",
-        "quantiles",
-        "stddev",
-        "sum_",
-        "top",
-        "variance",
-    ),
-    "definitions.alerts": ("Alert",),
-    "definitions.catalog": ("Catalog", "Query"),
-    "definitions.changelogs": ("Changelog",),
-    "definitions.schemas": ("Field",),
-    "definitions.formats": ("Format", "Judgement"),
-    "definitions.sinks": ("Delivery", "Sink"),
-    "definitions.stream": ("Rows", "Stream"),
-    "definitions.tables": ("Table",),
-    "definitions.view": ("View",),
-    "definitions.windows": ("Window", "recent", "session", "sliding", "tumbling"),
-    "compute.formats.debezium": ("Debezium",),
-    "compute.formats.json": ("Json",),
+    name: f"trilayer_core.{module}"
+    for module, names in {
+        "definitions.aggregates.base": "Aggregate Cell State",
+        "definitions.aggregates.sums": "count mean sum_",
+        "definitions.aggregates.chosen": "any_ arg_max arg_min collect every first latest max_"
+        " min_",
+        "definitions.aggregates.spread": "histogram stddev variance",
+        "definitions.aggregates.cells": "distinct mode quantiles top",
+        "definitions.alerts": "Alert",
+        "definitions.catalog": "Catalog Query",
+        "definitions.changelogs": "Changelog",
+        "definitions.schemas": "Field",
+        "definitions.formats": "Format",
+        "definitions.sinks": "Delivery Sink",
+        "definitions.stream": "Rows Stream",
+        "definitions.tables": "Table",
+        "definitions.view": "View",
+        "definitions.windows": "Window recent session sliding tumbling",
+        "compute.formats.debezium": "Debezium",
+        "compute.formats.json": "Json",
+    }.items()
+    for name in names.split()
 }
+
+__all__ = sorted(_DEFINED_IN)
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _DEFINED_IN.items():
-        if name in names:
-            return getattr(import_module(f"trilayer_core.{module}"), name)
+    if name in _DEFINED_IN:
+        return getattr(import_module(_DEFINED_IN[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from trilayer import Field, Format, Judgement, Stream
+from trilayer import Field, Format, Stream
 
 _TEXT = "cast(_value AS string)"
 
@@ -56,10 +56,6 @@ class Delimited(Format):
                 THEN concat('wrong number: must have {number} parts, got ', size(_parts))
             {wrong} END"""
 
-    def fitting(self, stream: Stream) -> "DelimitedFitting":
-        """The same decision in Python."""
-        return DelimitedFitting(self, stream)
-
     def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
         """The columns as text, with times such as `2026-01-01T00:00:00Z`."""
         values = [event.get(field.name) for field in stream.fields]
@@ -77,43 +73,6 @@ class Delimited(Format):
     def _misfit_sql(self, stream: Stream, field: Field) -> str:
         given = "true" if field.required else f"{self._part_sql(stream, field)} IS NOT NULL"
         return f"({given} AND {self.column_sql(stream, field)} IS NULL)"
-
-
-@dataclass(frozen=True)
-class DelimitedFitting:
-    """Judges events before they are sent."""
-
-    format: Delimited
-    stream: Stream
-
-    def judge(self, value: bytes | None) -> Judgement:
-        """Decides whether an event with these bytes fits the schema."""
-        if value is None:
-            return Judgement("tombstone")
-        try:
-            parts = value.decode().split(self.format.separator)
-        except UnicodeDecodeError:
-            return Judgement("invalid UTF-8")
-        fields = self.stream.fields
-        if len(parts) != len(fields):
-            return Judgement(f"wrong number: must have {len(fields)} parts, got {len(parts)}")
-        for field, part in zip(fields, parts, strict=True):
-            if not _fits(field, part):
-                return Judgement(f"wrong type: {field.name} must be {field.type}")
-        return Judgement(None)
-
-
-def _fits(field: Field, part: str) -> bool:
-    if not part:
-        return not field.required
-    try:
-        if field.type == "timestamp":
-            datetime.strptime(part, "%Y-%m-%dT%H:%M:%S%z")
-        elif field.type != "string":
-            int(part)
-    except ValueError:
-        return False
-    return True
 
 
 def _text(value: Any) -> str:

@@ -33,15 +33,7 @@ def test_the_readme_example_runs_as_written(tmp_path, broker, spark):
             wait_for_settled_tick(project)
         if command[0] != "up":  # which is what the fixtures stand for
             said[command[0]] = project.run(*command)
-    assert said["replay"][0].splitlines()[:3] == [
-        "3 events sent to orders",
-        (
-            "1 of them do not fit the schema of orders, and go to quarantine (`trilayer quarantine"
-            " list`):"
-        ),
-        "  1  wrong type: quantity must be int",
-    ]
-    assert 'the first is line 3: wrong type: quantity must be int, got "two"' in said["replay"][0]
+    assert said["replay"][0].splitlines()[0] == "3 events sent to orders"
     assert "left out, since the schema has no such column: note" in said["replay"][1]
     assert "3 events" in said["batch"][0]
     answer = project.run("sql", "top_sellers", "--format", "csv")[0]
@@ -49,4 +41,6 @@ def test_the_readme_example_runs_as_written(tmp_path, broker, spark):
     days = project.run("sql", "select day, initial, items from by_day", "--format", "csv")[0]
     assert days == "day,initial,items\n2025-01-01,A,7\n"
     (line,) = project.run("quarantine", "list", "--jsonl")[0].splitlines()
-    assert json.loads(line)["source"] == "orders.csv line 3"
+    quarantined = json.loads(line)
+    assert quarantined["source"] == "orders.csv line 3"
+    assert quarantined["reason"] == 'wrong type: quantity must be int, got "two"'

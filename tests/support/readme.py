@@ -5,7 +5,8 @@ from contextlib import suppress
 from dataclasses import fields
 
 from tests.support.places import PROJECT
-from trilayer_core.definitions.aggregates import AGGREGATES, Aggregate
+from trilayer_core.definitions.aggregates import AGGREGATES
+from trilayer_core.definitions.aggregates.base import Aggregate
 from trilayer_core.errors import DefinitionError
 
 README = (PROJECT / "README.md").read_text()

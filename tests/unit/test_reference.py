@@ -44,7 +44,6 @@ TO_EXTEND = {
     "Field",
     "Format",
     "Json",
-    "Judgement",
     "State",
     "Window",
     "Delivery",

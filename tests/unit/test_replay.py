@@ -28,9 +28,9 @@ RIDES = Stream(
 
 
 def fitting(path, stream=ORDERS, **options):
-    """Places and values of events that all fit and are all of one day."""
+    """Places and values of events that are all rows and all of one day."""
     found = list(read_events(path, stream, **options))
-    assert [event.misfit for event in found] == [None] * len(found)
+    assert [event.fault for event in found] == [None] * len(found)
     decoded = [(event.place, json.loads(event.value)) for event in found]
     assert {event.pop("day") for _, event in decoded} == {"2026-01-01"}
     return decoded
@@ -78,39 +78,29 @@ def test_all_may_be_in_quotes(tmp_path):
 
 
 ODD = [
-    (
-        "2026-01-01,a,two",
-        'wrong type: n must be int, got "two"',
-        '{"shop": "a", "n": "two", "day": "2026-01-01"}',
-    ),
-    (
-        "2026-01-01,a,2.5",
-        'wrong type: n must be int, got "2.5"',
-        '{"shop": "a", "n": "2.5", "day": "2026-01-01"}',
-    ),
-    ("2026-01-01,a,9999999999", "wrong type: n must be int, got 9999999999", None),
-    ("01/02/2026,a,1", 'wrong type: day must be date, got "01/02/2026"', None),
-    (",a,1", "missing field: day", '{"shop": "a", "n": 1}'),
+    ("2026-01-01,a,two", None, '{"shop": "a", "n": "two", "day": "2026-01-01"}'),
+    ("2026-01-01,a,2.5", None, '{"shop": "a", "n": "2.5", "day": "2026-01-01"}'),
+    ("2026-01-01,a,9999999999", None, '{"shop": "a", "n": 9999999999, "day": "2026-01-01"}'),
+    ("01/02/2026,a,1", None, '{"shop": "a", "n": 1, "day": "01/02/2026"}'),
+    (",a,1", None, '{"shop": "a", "n": 1}'),
     ("2026-01-01,a", "2 cells, where the header has 3", "2026-01-01,a"),
     ("2026-01-01,a,1,more", "4 cells, where the header has 3", "2026-01-01,a,1,more"),
     ('2026-01-01,"a"b,1', "quotes that do not end", '2026-01-01,"a"b,1'),
     ('2026-01-01,"a,1', "quotes that do not end", '2026-01-01,"a,1'),
     ('"2026-01-01","a, b"', "2 cells, where the header has 3", '"2026-01-01","a, b"'),
-    ("2026-01-01,\udcff,1", "invalid UTF-8", b'{"shop": "\xff", "n": 1, "day": "2026-01-01"}'),
+    ("2026-01-01,\udcff,1", None, b'{"shop": "\xff", "n": 1, "day": "2026-01-01"}'),
     ("2026-01-01,\udcff", "2 cells, where the header has 3", b"2026-01-01,\xff"),
 ]
 
 
-@pytest.mark.parametrize(("row", "misfit", "value"), ODD)
-def test_an_odd_row_is_sent_as_it_is_and_those_around_it_too(row, misfit, value, tmp_path):
+@pytest.mark.parametrize(("row", "fault", "value"), ODD)
+def test_an_odd_row_is_sent_as_it_is_and_those_around_it_too(row, fault, value, tmp_path):
     path = tmp_path / "orders.csv"
     path.write_bytes(as_bytes(f"day,shop,n\r\n2026-01-01,x,1\r\n{row}\r\n2026-01-01,y,2\r\n"))
     before, odd, after = read_events(path, ORDERS)
-    assert [before.misfit, after.misfit] == [None, None]
+    assert [before.fault, odd.fault, after.fault] == [None, fault, None]
     assert [before.place, odd.place, after.place] == ["line 2", "line 3", "line 4"]
-    assert odd.misfit == misfit
-    if value is not None:
-        assert odd.value == (value if isinstance(value, bytes) else value.encode())
+    assert odd.value == (value if isinstance(value, bytes) else value.encode())
 
 
 def test_a_row_of_many_lines_counts_them(tmp_path):
@@ -137,7 +127,7 @@ def test_a_quote_that_does_not_end_takes_no_more_than_an_event_may_have(tmp_path
     rows = [f"2026-01-01,x{n}" for n in range(30_000)]
     path = write(tmp_path / "orders.csv", "day,shop", '2026-01-01,"x', *rows, '2026-01-01,"y"')
     events = list(read_events(path, stream))
-    assert [event.misfit for event in events] == ["quotes that do not end", *[None] * 30_001]
+    assert [event.fault for event in events] == ["quotes that do not end", *[None] * 30_001]
     assert [event.place for event in (events[0], events[1], events[-1])] == [
         "line 2",
         "line 3",
@@ -214,7 +204,6 @@ def test_times_without_a_zone_are_utc_and_cells_are_typed(tmp_path):
         '1767225600,nan,0,{},[], 1 ,""',
     )
     first, second = read_events(path, stream)
-    assert first.misfit is second.misfit is None
     assert first.value == (
         b'{"at": "2025-01-01T10:00:00", "d": 1000.0, "b": true, "s": {"a": 1}, "l": ["x"],'
         b' "m": "12.3400000000", "x": "aGk="}'
@@ -232,7 +221,6 @@ def test_columns_are_found_by_the_names_of_their_fields(tmp_path):
     )
     found = read_events(path, RIDES)
     (event,) = found
-    assert event.misfit is None
     assert json.loads(event.value) == {
         "VendorID": 6, "PU zone": "Soho", "fare": "1.5", "meta": {"at": "2026-01-01 10:00:00"},
     }  # fmt: skip
@@ -283,7 +271,6 @@ def test_an_array_of_objects_is_events_as_they_are_written(tmp_path):
         b'{"day":"2026-01-01"}',
     ]
     assert [event.place for event in events] == ["item 1", "item 2"]
-    assert [event.misfit for event in events] == ["wrong type: n must be int, got 1", None]
 
 
 def test_lines_of_json_are_sent_as_they_are(tmp_path):
@@ -294,12 +281,6 @@ def test_lines_of_json_are_sent_as_they_are(tmp_path):
     assert [(event.place, event.value) for event in events] == [
         ("line 1", good), ("line 3", b"nonsense"), ("line 4", b"\xff"), ("line 5", good),
     ]  # fmt: skip
-    assert [event.misfit for event in events] == [
-        None,
-        "broken JSON: must be one JSON object",
-        "invalid UTF-8",
-        None,
-    ]
 
 
 def parquet(path, tags):
@@ -337,32 +318,11 @@ def test_an_empty_array_has_no_events(tmp_path):
     assert list(read_events(path, ORDERS)) == []
 
 
-def test_a_number_too_long_for_python_is_no_error(tmp_path):
-    """A stream with a decimal takes no event with such a number, as its parser doesn't."""
-    long = "1" + "0" * 30
-    lines = [
-        f'{{"at": "2026-01-01", "other": 1e{long}}}',
-        f'{{"at": "2026-01-01", "x": 1e{long}}}',
-        f'{{"at": "2026-01-01", "n": 0e{long}}}',
-    ]
-    path = write(tmp_path / "wide.jsonl", *lines)
-
-    def fits(schema):
-        wide = Stream("wide", schema, event_time="at")
-        return [event.misfit is None for event in read_events(path, wide)]
-
-    assert fits("at date, x double, n int") == [True, True, False]
-    assert fits("at date, x double, n int, d decimal(9,2)") == [False, False, False]
-
-
-def test_half_of_a_pair_of_surrogates_is_sent_as_an_escape_and_can_be_printed(tmp_path):
+def test_half_of_a_pair_of_surrogates_is_sent_as_an_escape(tmp_path):
     stream = Stream("s", "at date, tags array<string>, n int", event_time="at")
     rows = write(tmp_path / "s.csv", "at,tags", '2026-01-01,"[""\\ud800""]"')
     (event,) = read_events(rows, stream)
     assert event.value == b'{"at": "2026-01-01", "tags": ["\\ud800"]}'
-    lines = write(tmp_path / "s.jsonl", '{"at": "2026-01-01", "n": "\\ud800", "\\udfff": 1}')
-    (event,) = read_events(lines, stream)
-    assert f"{event.misfit} {event.unknown}".encode()
 
 
 @pytest.mark.parametrize("encoding", [None, "utf-8", "UTF-8", "utf8", "U8", "utf-8-sig"])
@@ -371,7 +331,6 @@ def test_utf_8_is_utf_8_however_it_is_spelled(encoding, tmp_path):
     path.write_bytes(b"\xef\xbb\xbfday,shop\n2026-01-01,\xff\n")
     (event,) = read_events(path, ORDERS, encoding=encoding)
     assert event.value == b'{"shop": "\xff", "day": "2026-01-01"}'
-    assert event.misfit == "invalid UTF-8"
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
@@ -388,7 +347,6 @@ def test_a_row_without_values_is_a_row_and_an_empty_line_is_none(tmp_path):
         ("line 2", b"{}"),
         ("line 6", b'{"n": 1}'),
     ]
-    assert all(event.misfit for event in events)
 
 
 def test_a_number_in_parquet_is_a_number_of_seconds_and_nothing_else(tmp_path):
@@ -420,9 +378,8 @@ def test_a_time_that_python_can_not_hold_refuses_no_file(tmp_path):
     days = pa.array([2932897, 0], pa.int32()).cast(pa.date32())
     pq.write_table(pa.table({"id": [1, 2], "at": far, "day": days}), tmp_path / "s.parquet")
     first, second = read_events(tmp_path / "s.parquet", stream)
-    assert first.misfit
     assert "10000" in first.value.decode()
-    assert second.misfit is None
+    assert b"1970-01-01" in second.value
 
 
 def test_a_map_is_an_object(tmp_path):
@@ -463,15 +420,11 @@ def test_parquet_is_taken_as_people_have_it(tmp_path):
         b'{"VendorID": 6, "PU zone": "Soho", "fare": "1.50",'
         b' "meta": {"at": "2026-01-01T00:00:00Z"}}'
     )
-    assert [event.misfit for event in events] == [
-        None,
-        'wrong type: fare must be decimal(6,2), got "99999.99"',
-        "wrong type: vendor (VendorID) must be int, got 7.5",
-    ]
+    assert b'"fare": "99999.99"' in events[1].value
+    assert b'"VendorID": 7.5' in events[2].value
     times = pa.array([1767225600000000001], pa.timestamp("ns", "Europe/Berlin"))
     pq.write_table(pa.table({"VendorID": ["6"], "meta.at": times}), tmp_path / "rides.parquet")
     (event,) = read_events(tmp_path / "rides.parquet", RIDES)
-    assert event.misfit is None
     assert json.loads(event.value) == {"VendorID": 6, "meta": {"at": "2026-01-01T00:00:00Z"}}
 
 

@@ -24,7 +24,6 @@ from trilayer.operations.quarantine import (
     of_streams,
 )
 from trilayer.operations.quarantine import discard as discard_events
-from trilayer.operations.sending import untried
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError
 from trilayer_core.project import Project, project, who
@@ -212,8 +211,6 @@ def replay(
     refused = f"; {len(sent.refused)} were not, see above" if sent.refused else ""
     events = "event" if sent.now == 1 else "events"
     out.print(f"{sent.now} corrected {events} sent{before}{refused}")
-    for line in untried(p.catalog.streams) if sent.now else ():
-        out.print(line)
     if sent.refused:
         raise typer.Exit(1)
 

@@ -13,8 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from trilayer.cli.context import err, out
 from trilayer.operations.files.reading import read_events
-from trilayer.operations.sending import Sent, send, untried
-from trilayer_core.compute.fitting import said_unknown
+from trilayer.operations.sending import Sent, send
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.log.broker import Log
 from trilayer_core.project import project
@@ -60,7 +59,7 @@ def replay(
     """Sends the rows of a file to a stream's topic, in order.
 
     JSON is sent unchanged. A row that does not fit the stream's schema is sent as well, and
-    quarantined with its reason and its position in the file.
+    quarantined with its reason; `trilayer quarantine list --jsonl` has its position in the file.
     """
     p = project()
     target = p.catalog.stream(stream)
@@ -90,24 +89,19 @@ def summary(sent: Sent, stream: Stream, encoding: str | None) -> Iterator[str]:
         encoding: The encoding that the user has named, if any.
     """
     yield f"{sent.events:,} event{'' if sent.events == 1 else 's'} sent to {stream.topic}"
+    yield "those that do not fit its schema will be counted by `trilayer quarantine reasons`"
     if sent.first is not None:
         yield (
-            f"{sent.unfit:,} of them do not fit the schema of {stream.name}, and go to quarantine"
-            " (`trilayer quarantine list`):"
+            f"{sent.faulty:,} of them go to quarantine because of the file: the first is"
+            f" {sent.first.place}: {sent.first.fault}"
         )
-        for reason, number in sent.misfits.most_common(10):
-            yield f"  {number:,}  {reason}"
-        if sent.misfits.total() > sent.unfit:
-            yield "  (an event with several faults is counted for each)"
-        yield f"the first is {sent.first.place}: {sent.first.misfit}"
-        if sent.misfits["invalid UTF-8"] and encoding is None:
-            yield (
-                "If the file is not in UTF-8, --encoding names its encoding, such as --encoding"
-                " latin-1. Events that fit are counted already: sent again, they count twice"
-            )
-    yield from untried([stream])
+    if sent.undecoded and encoding is None:
+        yield (
+            "If the file is not in UTF-8, --encoding names its encoding, such as --encoding"
+            " latin-1. Events that fit are counted already: sent again, they count twice"
+        )
     if sent.unknown:
-        yield said_unknown(sent.unknown, stream)
+        yield str(sent.unknown)
 
 
 @contextmanager

@@ -14,11 +14,13 @@ from typing import Annotated
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, RetriableError
 from pydantic import Field
+from pyspark.sql import functions as F
 
+from batch_layer.engine import batch_spark
 from trilayer.operations.quarantine import Quarantined, quarantined
 from trilayer.operations.record_key import key_of, partition_of
 from trilayer.operations.sending import finish
-from trilayer_core.compute.formats import format_of
+from trilayer_core.compute.parsing import REJECT, parse
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, UsageError
 from trilayer_core.log.broker import Log
@@ -181,9 +183,14 @@ class _Correction:
         return layout.sending(self.stream, self.origin, self.partition, self.offset)
 
     @property
+    def encoded(self) -> bytes:
+        """Its bytes; not UTF-8 if the text has half of a surrogate pair, which no event has."""
+        return self.value.encode(errors="surrogatepass")
+
+    @property
     def record_key(self) -> bytes | None:
         """The key of its record."""
-        return key_of(self.stream, self.value.encode(errors="surrogatepass"))
+        return key_of(self.stream, self.encoded)
 
     @property
     def digest(self) -> str:
@@ -226,6 +233,7 @@ class _Replay:
                     due.append(one)
             except UsageError as error:
                 self.sent.refused.append(str(error))
+        due = self._fitting(due)
         for number, one in enumerate(due):
             self._tell(f"{number:,} of {len(due):,} events")
             try:
@@ -239,6 +247,28 @@ class _Replay:
                     f"{error}; {self.sent.now} of {len(due)} were sent, in the lines before"
                     f" it{refused}"
                 ) from None
+
+    def _fitting(self, due: list[_Correction]) -> list[_Correction]:
+        """The corrections that fit their schema, as the parser of both layers decides."""
+        reasons: dict[tuple[str, int, int, int], str | None] = {}
+        with batch_spark(self._p.settings) as start_spark:
+            for stream in {one.stream.name: one.stream for one in due}.values():
+                self._tell(f"parsing the corrections of {stream.name}")
+                theirs = [one for one in due if one.stream.name == stream.name]
+                values = [(n, one.encoded, one.record_key) for n, one in enumerate(theirs)]
+                rows = start_spark().createDataFrame(
+                    values, "_place int, _value binary, _key binary"
+                )
+                parsed = parse(rows.withColumn("_timestamp", F.current_timestamp()), stream)
+                for row in parsed.select("_place", REJECT).collect():
+                    reasons[theirs[row["_place"]].key] = row[REJECT]
+        self.sent.refused += [
+            f"{one.where}: `value` must fit the schema, or it comes back to quarantine;"
+            f" {reasons[one.key]}"
+            for one in due
+            if reasons[one.key] is not None
+        ]
+        return [one for one in due if reasons[one.key] is None]
 
     @cached_property
     def _log(self) -> Log:
@@ -285,13 +315,6 @@ class _Replay:
         if event.text == one.value:
             raise UsageError(
                 f"{one.where}: `value` must be corrected; it is as it was: {event.reason}"
-            )
-        fitting = format_of(one.stream).fitting(one.stream)
-        misfit = fitting.judge(one.value.encode(errors="surrogatepass")).misfit
-        if misfit is not None:
-            raise UsageError(
-                f"{one.where}: `value` must fit the schema, or it comes back to quarantine;"
-                f" {misfit}"
             )
         self._seen[one.key] = one
         if event.value is not None and one.record_key == key_of(one.stream, event.value):

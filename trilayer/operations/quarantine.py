@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trilayer_core.compute.fitting import reasons_of
+from trilayer_core.compute.formats.times import hints_of
 from trilayer_core.compute.parsing import REJECT
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError, did_you_mean
@@ -26,10 +26,7 @@ from trilayer_core.store.origins import Origins, origin_number
 from trilayer_core.store.segments import BYTES, standing
 
 SOURCE_HEADER = "trilayer-source"
-"""The header of an event that `trilayer replay` has sent although it does not fit the schema.
-
-It has the file and the position in it.
-"""
+"""The header of an event that `trilayer replay` has sent: its file, and the position in it."""
 
 _VALUE = "_value"
 _COLUMNS = ["_partition", "_offset", "_timestamp", "_headers", REJECT]
@@ -166,6 +163,33 @@ def of_streams(
         for event in quarantined(store, stream, values=values):
             if whole or event.is_open:
                 yield event
+
+
+def reasons_of(text: str, stream: Stream) -> list[str]:
+    """The parts of a reason that are the same for similar events.
+
+    There is one for each field that is wrong, without the value that the event had, and with the
+    hint what to declare if there is one.
+
+    Args:
+        text: The reason, from the parser.
+        stream: The event's stream.
+    """
+    kind, _, rest = text.partition(": ")
+    parts: list[str] = []
+    if kind == "wrong type":
+        for field in stream.fields:
+            rule = f"{field.label} must be {field.type}"
+            if rest.startswith(f"{rule}, got ") or f"; {rule}, got " in rest:
+                hints = (hint for _, hint in hints_of(field) if hint in rest)
+                parts.append(f"{kind}: {rule}{next(hints, '')}")
+    elif kind == "missing field":
+        parts = [f"{kind}: {f.label}" for f in stream.fields if f", {f.label}, " in f", {rest}, "]
+    elif kind == "oversized":
+        parts = [kind]
+    elif kind == "failed expression":
+        parts = [text.rpartition(", from {")[0]]
+    return parts or [text]
 
 
 @dataclass

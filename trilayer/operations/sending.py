@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from kafka import KafkaProducer
@@ -16,7 +15,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 from trilayer.operations.files.events import Event, Events
 from trilayer.operations.quarantine import SOURCE_HEADER
 from trilayer.operations.record_key import key_of
-from trilayer_core.compute.fitting import UnknownFields, reasons_of
+from trilayer_core.compute.unknown_fields import UnknownFields
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import EnvironmentFault, UsageError
 
@@ -38,28 +37,32 @@ class Sent:
 
     Attributes:
         events: The number of events.
-        unfit: The number of those that do not fit the schema.
-        misfits: The number of events for each reason; one event may have several.
-        first: The first event that does not fit.
         unknown: The number of events with each field that is not in the schema.
+        faulty: The number of rows that are none of their file's, or are not UTF-8.
+        first: The first of these.
+        undecoded: Whether one of them is not UTF-8.
         interrupted: Whether Ctrl-C ended it.
     """
 
+    unknown: UnknownFields
     events: int = 0
-    unfit: int = 0
-    misfits: Counter[str] = field(default_factory=Counter)
+    faulty: int = 0
     first: Event | None = None
-    unknown: UnknownFields = field(default_factory=UnknownFields)
+    undecoded: bool = False
     interrupted: bool = False
 
-    def count(self, event: Event, stream: Stream) -> None:
+    def count(self, event: Event) -> None:
         """Counts an event that is about to be sent."""
         self.events += 1
-        self.unknown.count(event.unknown, event.beside)
-        if event.misfit is not None:
+        self.unknown.count(event.value)
+        try:
+            event.value.decode()
+        except UnicodeDecodeError:
+            self.undecoded = True
+            event = replace(event, fault=event.fault or "invalid UTF-8")
+        if event.fault:
             self.first = self.first or event
-            self.unfit += 1
-            self.misfits.update(reasons_of(event.misfit, stream))
+            self.faulty += 1
 
 
 def finish(producer: KafkaProducer) -> KafkaTimeoutError | None:
@@ -81,20 +84,6 @@ def finish(producer: KafkaProducer) -> KafkaTimeoutError | None:
     return None
 
 
-def untried(streams: Iterable[Stream]) -> Iterator[str]:
-    """What can't be predicted of events that fit, for each of the streams of which there is such.
-
-    Only the layers try expressions that may fail on an event, because Spark computes them.
-    """
-    for stream in streams:
-        if stream.guards:
-            yield (
-                f"events of {stream.name} that fit its schema go to quarantine as well if an"
-                " expression of a view can't be computed of them, which only the layers try; see"
-                " `trilayer quarantine reasons` afterwards"
-            )
-
-
 def send(
     events: Events,
     stream: Stream,
@@ -111,8 +100,8 @@ def send(
         events: A file's events.
         stream: The stream.
         bootstrap_servers: The brokers.
-        source: The file's name, which is put into a header of events that do not fit, with their
-            position in the file.
+        source: The file's name, which is put into a header of each event, with its position in
+            the file.
         rate: Events per second; 0 for no limit.
         skip: The number of events to skip at the beginning.
         limit: The maximum number of events to send.
@@ -136,13 +125,11 @@ def send(
         ) from error
     failed: list[BaseException] = []
     refused = ""
-    sent = Sent()
+    sent = Sent(UnknownFields(stream))
     started = time.monotonic()
     try:
         for event in islice(events, skip, None if limit is None else skip + limit):
-            headers = (
-                [(SOURCE_HEADER, f"{source} {event.place}".encode())] if event.misfit else None
-            )
+            headers = [(SOURCE_HEADER, f"{source} {event.place}".encode())]
             try:
                 producer.send(
                     stream.topic, event.value, key=key_of(stream, event.value), headers=headers
@@ -154,7 +141,7 @@ def send(
                     f" before it; --skip {skip + sent.events + on[0]} goes on {on[1]} it"
                 )
                 break
-            sent.count(event, stream)
+            sent.count(event)
             if failed:
                 break
             elapsed = time.monotonic() - started

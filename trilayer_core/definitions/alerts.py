@@ -10,7 +10,6 @@ from functools import cached_property
 from trilayer_core.definitions.expressions import (
     A_SCALAR,
     check_name,
-    column_sql,
     is_orderable,
     parse_expression,
 )
@@ -18,6 +17,7 @@ from trilayer_core.definitions.guards import guarded
 from trilayer_core.definitions.identity import digest
 from trilayer_core.definitions.rules import LAST, PROFILE, parse_rule
 from trilayer_core.definitions.stream import Stream
+from trilayer_core.definitions.syntax import column_sql
 from trilayer_core.definitions.view import Key, View
 from trilayer_core.errors import DefinitionError, short_traceback
 

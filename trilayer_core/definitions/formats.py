@@ -7,38 +7,12 @@ docs/extending.md shows an example.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trilayer_core.definitions.schemas import Field
 
 if TYPE_CHECKING:
     from trilayer_core.definitions.stream import Stream
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The verdict on one event, before it is sent.
-
-    Attributes:
-        misfit: The reason why the event will be quarantined; None if it fits.
-        unknown: The paths of its fields that are not in the schema. A field whose name is misspelt
-            would silently be NULL.
-        beside: The paths of the schema's fields that the event has beside the unknown ones. None
-            of them is what an unknown one was meant to be.
-    """
-
-    misfit: str | None
-    unknown: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
-
-
-class Fitting(Protocol):
-    """Judges the events of one stream, without Spark."""
-
-    def judge(self, value: bytes | None) -> Judgement:
-        """Decides whether an event with these bytes fits the schema."""
-        ...
 
 
 class Format:
@@ -98,9 +72,13 @@ class Format:
         """
         raise NotImplementedError
 
-    def fitting(self, stream: Stream) -> Fitting:
-        """Judges events before `trilayer replay` and `trilayer quarantine replay` send them."""
-        raise NotImplementedError
+    def content(self, value: bytes) -> Any:
+        """The event as nested dictionaries and lists, in which fields are looked for.
+
+        `trilayer replay` and `trilayer doctor` name fields that the schema does not have. None, as
+        by default, has no such fields.
+        """
+        return None
 
     def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
         """The bytes of an event, for rows of CSV and Parquet files.

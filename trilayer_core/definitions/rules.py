@@ -24,15 +24,14 @@ from trilayer_core.definitions.expressions import (
     INTEGERS,
     SCALARS,
     UNREPEATABLE,
-    check_is_text,
     is_orderable,
     normal_type,
-    parse_over,
 )
 from trilayer_core.definitions.literals import TIME_OF_DAY, is_text
 from trilayer_core.definitions.spark_types import INTERVALS as _INTERVALS
 from trilayer_core.definitions.spark_types import TIME_KINDS as _TIMES
 from trilayer_core.definitions.spark_types import SparkType, named_type
+from trilayer_core.definitions.syntax import check_is_text, parse_over
 from trilayer_core.errors import DefinitionError, did_you_mean
 
 LAST, PROFILE = "last", "profile"

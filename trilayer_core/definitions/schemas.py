@@ -17,8 +17,8 @@ from trilayer_core.definitions.expressions import (
     check_name,
     is_orderable,
     normal_type,
-    reason_of,
 )
+from trilayer_core.definitions.syntax import reason_of
 from trilayer_core.errors import DefinitionError, close_name
 
 UNITS = {

@@ -23,6 +23,9 @@ ANY = (
 """The kinds of scalars: their types without the digits of decimals."""
 
 INTEGER_KINDS, NUMBER_KINDS, FLOAT_KINDS, TIME_KINDS = ANY[:4], ANY[:7], ANY[5:7], ANY[10:]
+TYPES = (*ANY, "array", "struct", "map")
+"""The types of columns, without digits and what is inside."""
+
 INTERVALS = ("days", "time interval", "months")
 """The kinds of intervals: of days, of days and less than days, and of months."""
 

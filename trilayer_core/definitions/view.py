@@ -16,13 +16,13 @@ from trilayer_core.definitions.expressions import (
     A_SCALAR,
     Expression,
     check_name,
-    column_sql,
     is_orderable,
     parse_expression,
 )
 from trilayer_core.definitions.guards import Guard, guarded, guards_of
 from trilayer_core.definitions.identity import digest
 from trilayer_core.definitions.stream import Rows, Source, Stream
+from trilayer_core.definitions.syntax import column_sql
 from trilayer_core.definitions.windows import Window
 from trilayer_core.errors import DefinitionError, short_traceback
 

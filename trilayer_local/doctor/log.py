@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from batch_layer.cut import check_clock
-from trilayer_core.compute.fitting import UnknownFields, said_unknown
-from trilayer_core.compute.formats import format_of
+from trilayer_core.compute.unknown_fields import UnknownFields
 from trilayer_core.errors import ClockError, EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
 from trilayer_core.log.time_index import TimeIndex
@@ -97,29 +96,23 @@ def check_topics(p: Subject) -> Iterator[str]:
 
 
 def check_fields(p: Subject) -> Iterator[str]:
-    """Never fails, because fields that do not fit or are ignored may be intended."""
+    """Never fails, because fields that are ignored may be intended."""
     streams = p.catalog.streams
     with _log(p) as log:
         for stream in streams:
             topic = log.find(stream)
             if topic is None:
                 continue
-            fitting = format_of(stream).fitting(stream)
-            judged = [fitting.judge(value) for value in log.newest(topic, 1_000)]
-            if not judged:
+            values, unknown = list(log.newest(topic, 1_000)), UnknownFields(stream)
+            for value in values:
+                unknown.count(value)
+            newest = f"{stream.topic}: of the newest {len(values):,} events,"
+            if unknown:
+                yield Note(f"{newest} some have {unknown}")
+            elif values:
+                yield f"{newest} all fields are in the schema"
+            else:
                 yield f"{stream.topic}: no events yet"
-                continue
-            unknown = UnknownFields()
-            for one in judged:
-                unknown.count(one.unknown, one.beside)
-            misfits = sum(one.misfit is not None for one in judged)
-            said = [f"{misfits:,} do not fit"] if misfits else []
-            said += [said_unknown(unknown, stream)] if unknown else []
-            newest = f"{stream.topic}: of the newest {len(judged):,} events"
-            line = (
-                f"{newest} {'; '.join(said) or 'all fit, and all their fields are in the schema'}"
-            )
-            yield Note(line) if said else line
 
 
 def check_clocks(p: Subject) -> Iterator[str]:

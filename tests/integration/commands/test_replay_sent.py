@@ -32,7 +32,7 @@ def test_an_event_too_large_to_be_sent_is_named_with_its_line(tmp_path, broker, 
 
 
 @pytest.mark.kafka
-def test_what_does_not_fit_says_where_it_comes_from(tmp_path, broker, new_topic):
+def test_each_event_says_where_it_comes_from(tmp_path, broker, new_topic):
     from kafka import KafkaConsumer
 
     stream = Stream("orders", "n int, day date", event_time="day", topic=new_topic(), partitions=1)
@@ -44,12 +44,8 @@ def test_what_does_not_fit_says_where_it_comes_from(tmp_path, broker, new_topic)
     events = read_events(path, stream)
     sent = send(events, stream, broker.bootstrap, path.name, skip=1, limit=4)
     assert isinstance(events, Events)
-    assert (sent.events, sent.unfit, sent.misfits) == (
-        4,
-        3,
-        {"wrong type: n must be int": 2, "3 cells, where the header has 2": 1},
-    )
-    assert sent.first.place == "line 3"
+    assert (sent.events, sent.faulty, sent.first.place) == (4, 1, "line 6")
+    assert sent.first.fault == "3 cells, where the header has 2"
     consumer = KafkaConsumer(
         stream.topic,
         bootstrap_servers=broker.bootstrap,
@@ -60,7 +56,7 @@ def test_what_does_not_fit_says_where_it_comes_from(tmp_path, broker, new_topic)
     consumer.close(autocommit=False)
     assert found == [
         (b'{"n": "two", "day": "2026-01-01"}', {"trilayer-source": b"orders.csv line 3"}),
-        (b'{"n": 3, "day": "2026-01-01"}', {}),
+        (b'{"n": 3, "day": "2026-01-01"}', {"trilayer-source": b"orders.csv line 4"}),
         (b'{"n": "four", "day": "2026-01-01"}', {"trilayer-source": b"orders.csv line 5"}),
         (b"2026-01-01,5,6", {"trilayer-source": b"orders.csv line 6"}),
     ]

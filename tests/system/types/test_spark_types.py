@@ -14,13 +14,7 @@ from tests.support.spark_types import (
     shapes,
     sql_of,
 )
-from trilayer_core.definitions.expressions import (
-    INTEGERS,
-    edited,
-    is_orderable,
-    parse_expression,
-    parse_one_expression,
-)
+from trilayer_core.definitions.expressions import INTEGERS, is_orderable, parse_expression
 from trilayer_core.definitions.inference import Inference
 from trilayer_core.definitions.literals import is_zone
 from trilayer_core.definitions.spark_types import (
@@ -32,6 +26,7 @@ from trilayer_core.definitions.spark_types import (
     functions,
     table,
 )
+from trilayer_core.definitions.syntax import edited, parse_one_expression
 
 pytestmark = pytest.mark.spark
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from serving_layer.result import Provenance, StreamProvenance
-from trilayer import Catalog, Stream, View, count
+from trilayer import Stream
 from trilayer.cli.replay import summary
 from trilayer.cli.sql import describe
 from trilayer.operations.files.events import Event
 from trilayer.operations.sending import Sent
+from trilayer_core.compute.unknown_fields import UnknownFields
 from trilayer_core.log.lag import Lag
 from trilayer_core.project import who
 
@@ -76,31 +77,16 @@ def test_before_the_first_publication():
     assert describe(Provenance(None, None, None, True, {})) == "no publication yet"
 
 
-def test_a_replay_says_that_faults_are_counted_one_by_one_and_names_the_encoding():
+def test_a_replay_says_what_it_knows_of_the_file():
     orders = Stream("orders", "n int, m int, at timestamp", event_time="at")
-    sent = Sent()
-    for place, misfit in enumerate(
-        ["wrong type: n must be int, got 1.5; m must be int, got 2.5", "invalid UTF-8", None], 1
+    sent = Sent(UnknownFields(orders))
+    for place, (value, fault) in enumerate(
+        [(b'{"n": 1}', None), (b"1,2", "2 cells, where the header has 3"), (b"\xff", None)], 1
     ):
-        sent.count(Event(f"line {place}", b"", misfit), orders)
+        sent.count(Event(f"line {place}", value, fault))
     lines = list(summary(sent, orders, None))
     assert lines[0] == "3 events sent to orders"
-    assert lines[1].startswith("2 of them do not fit the schema of orders")
-    assert sorted(lines[2:5]) == [
-        "  1  invalid UTF-8",
-        "  1  wrong type: m must be int",
-        "  1  wrong type: n must be int",
-    ]
-    assert lines[5] == "  (an event with several faults is counted for each)"
-    assert lines[6].startswith("the first is line 1: wrong type: n must be int, got 1.5")
-    assert "--encoding latin-1" in lines[7]
+    assert "`trilayer quarantine reasons`" in lines[1]
+    assert lines[2].endswith("the first is line 2: 2 cells, where the header has 3")
+    assert "--encoding latin-1" in lines[3]
     assert "--encoding" not in " ".join(summary(sent, orders, "utf-8"))
-
-
-def test_a_replay_promises_nothing_of_expressions_that_may_fail():
-    orders = Stream("orders", "n int, at timestamp", event_time="at")
-    view = View("v", source=orders, key=["n"], aggregates={"some": count(where="100 / n > 1")})
-    assert "only the layers try" not in " ".join(summary(Sent(), orders, None))
-    guarded = Catalog(views=[view]).stream("orders")
-    (line,) = [line for line in summary(Sent(), guarded, None) if "only the layers try" in line]
-    assert line.startswith("events of orders that fit its schema go to quarantine as well if")

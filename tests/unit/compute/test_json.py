@@ -8,10 +8,8 @@ from uuid import UUID
 import pytest
 
 from trilayer import Stream
-from trilayer_core.compute.fitting import JsonFitting
 from trilayer_core.compute.formats import JSON, format_of
 from trilayer_core.compute.parsing import REJECT, parse_sql
-from trilayer_core.definitions.formats import Judgement
 
 STREAM = Stream("s", "k string, at timestamp", event_time="at")
 
@@ -47,9 +45,6 @@ def test_half_of_a_pair_of_surrogates_is_escaped():
 
 def test_json_is_the_format_of_a_stream_without_one():
     assert format_of(STREAM) is JSON
-    fitting = JSON.fitting(STREAM)
-    assert isinstance(fitting, JsonFitting)
-    assert fitting.judge(b"{}") == Judgement("missing field: at")
 
 
 def test_a_parser_without_reasons_computes_all_columns_but_the_reason():

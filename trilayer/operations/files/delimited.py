@@ -18,7 +18,7 @@ from trilayer.operations.files.columns import (
     partitions_of,
     put,
 )
-from trilayer.operations.files.events import Event, Events, judged
+from trilayer.operations.files.events import Event, Events
 from trilayer.operations.files.text import Lines, Text, as_bytes
 from trilayer_core.compute.formats import format_of
 from trilayer_core.definitions.stream import Stream
@@ -80,7 +80,6 @@ def read_delimited(
     chosen, left_out = choose_columns([*header, *folders], stream, text.path)
     converters = [(place, field.path, of_cell(field)) for place, field in chosen]
     constants = list(folders.values())
-    fitting = format_of(stream).fitting(stream)
 
     def events() -> Iterator[Event]:
         for record in records:
@@ -101,7 +100,7 @@ def read_delimited(
                 cell = cells[column] if column < len(header) else constants[column - len(header)]
                 if cell is not None and (value := convert(cell)) is not None:
                     put(row, path, value)
-            yield judged(place, format_of(stream).encode(stream, row), fitting)
+            yield Event(place, format_of(stream).encode(stream, row))
 
     return Events(events(), text.progress, left_out=left_out)
 

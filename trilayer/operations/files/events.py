@@ -1,11 +1,9 @@
-"""The events of a file, each judged by its stream's schema."""
+"""The events of a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-
-from trilayer_core.definitions.formats import Fitting
 
 
 @dataclass(frozen=True)
@@ -15,16 +13,12 @@ class Event:
     Attributes:
         place: Its position, such as `line 3`.
         value: The bytes to send.
-        misfit: Why it will be quarantined, or None.
-        unknown: Its fields that are not in the schema.
-        beside: The schema's fields that it has beside them.
+        fault: Why it is no row of its file, so that it will be quarantined; None if it is one.
     """
 
     place: str
     value: bytes
-    misfit: str | None = None
-    unknown: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    fault: str | None = None
 
 
 @dataclass
@@ -41,9 +35,3 @@ class Events:
 
     def __iter__(self) -> Iterator[Event]:
         return self.events
-
-
-def judged(place: str, value: bytes, fitting: Fitting) -> Event:
-    """An event with these bytes, and the verdict of its schema."""
-    verdict = fitting.judge(value)
-    return Event(place, value, verdict.misfit, verdict.unknown, verdict.beside)

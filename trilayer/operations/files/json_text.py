@@ -7,24 +7,20 @@ from collections.abc import Iterator
 from itertools import chain, takewhile
 from pathlib import Path
 
-from trilayer.operations.files.events import Event, Events, judged
+from trilayer.operations.files.events import Event, Events
 from trilayer.operations.files.text import Lines, Text, as_bytes
-from trilayer_core.compute.formats import format_of
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import UsageError
 
 
 def read_json(text: Text, stream: Stream) -> Events:
     """Reads each line as an event, or each item if the file is one array."""
-    fitting = format_of(stream).fitting(stream)
     lines = text.lines()
     blank = list(takewhile(lambda line: not line.strip(), feed := Lines(lines)))
     first = feed.taken[-1] if len(feed.taken) > len(blank) else ""
     if first.lstrip().startswith("["):
         values = _items(first + "".join(lines), text.path)
-        return Events(
-            (judged(f"item {n}", v, fitting) for n, v in enumerate(values, 1)), text.progress
-        )
+        return Events((Event(f"item {n}", v) for n, v in enumerate(values, 1)), text.progress)
     feed.give_back()
 
     def events() -> Iterator[Event]:
@@ -35,7 +31,7 @@ def read_json(text: Text, stream: Stream) -> Events:
             if part and not part.endswith("\n"):
                 continue
             if line := held.rstrip("\r\n"):
-                yield judged(f"line {number}", as_bytes(line), fitting)
+                yield Event(f"line {number}", as_bytes(line))
             number, held = number + 1, ""
 
     return Events(events(), text.progress)

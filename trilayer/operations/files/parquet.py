@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trilayer.operations.files.columns import choose_columns, converter, partitions_of, put
-from trilayer.operations.files.events import Event, Events, judged
+from trilayer.operations.files.events import Event, Events
 from trilayer_core.compute.formats import format_of
 from trilayer_core.compute.grouping import arrow_type
 from trilayer_core.definitions.schemas import Field, path_text
@@ -32,7 +32,7 @@ def read_parquet(path: Path, stream: Stream) -> Events:
         file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     except (pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} must be a Parquet file; {error}") from None
-    total, fitting, done = file.metadata.num_rows, format_of(stream).fitting(stream), [0]
+    total, done = file.metadata.num_rows, [0]
     names = _leaves(file.schema_arrow)
     folders = {n: v for n, v in partitions_of(path, stream).items() if n not in names}
     names += folders
@@ -50,7 +50,7 @@ def read_parquet(path: Path, stream: Stream) -> Events:
                     if values[number] is not None:
                         put(row, steps, values[number])
                 done[0] += 1
-                yield judged(f"row {done[0]}", format_of(stream).encode(stream, row), fitting)
+                yield Event(f"row {done[0]}", format_of(stream).encode(stream, row))
 
     return Events(events(), lambda: done[0] / max(1, total), total, left_out)
 

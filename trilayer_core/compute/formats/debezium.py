@@ -16,7 +16,6 @@ names them:
 from __future__ import annotations
 
 import base64
-import binascii
 import copy
 import json
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,6 @@ from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation, localcontext
 from typing import Any
 
-from trilayer_core.compute.fitting import JsonFitting
 from trilayer_core.compute.formats.json import (
     NOTHING_FOLLOWS,
     TEXT,
@@ -33,8 +31,7 @@ from trilayer_core.compute.formats.json import (
     jsonable,
     literal,
 )
-from trilayer_core.definitions.expressions import decimal_precision, decimal_scale, is_decimal
-from trilayer_core.definitions.formats import Fitting, Judgement
+from trilayer_core.definitions.expressions import decimal_scale, is_decimal
 from trilayer_core.definitions.schemas import Field
 from trilayer_core.definitions.stream import PARSER, Stream
 from trilayer_core.errors import DefinitionError
@@ -140,10 +137,6 @@ class Debezium(Json):
         return f"""CASE WHEN _value IS NULL THEN {literal(NO_CHANGE)} {wrong}
             ELSE {super().reason_sql(read)} END"""
 
-    def fitting(self, stream: Stream) -> Fitting:
-        """The same decision in Python."""
-        return _ChangeFitting(self._as_read(stream), stream, self._precise(stream))
-
     def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
         """The envelope of a created row, or of a deleted one if the event has `__deleted`."""
         row = {name: value for name, value in event.items() if not name.startswith("__")}
@@ -160,8 +153,9 @@ class Debezium(Json):
         }
         return json.dumps(envelope, default=jsonable).encode()
 
-    def _content(self, value: Any) -> Any:
-        change = _change_of(value)
+    def content(self, value: bytes) -> Any:
+        """The row in the envelope, and beside it the change's own fields."""
+        change = _change_of(super().content(value))
         row = _row_of(change) if isinstance(change, dict) else None
         return {**_fields_of(change), **row} if isinstance(row, dict) else None
 
@@ -288,48 +282,3 @@ def _fields_of(change: Mapping[str, Any]) -> dict[str, Any]:
         "__source": source,
         "__position": None if position is None else str(position),
     }
-
-
-class _ChangeFitting(JsonFitting):
-    """Judges changes before they are sent. A record without a row is one only by its key."""
-
-    def __init__(self, read: Stream, stream: Stream, precise: Sequence[Field]) -> None:
-        super().__init__(read)
-        names = {field.name: field for field in precise}
-        self._fields = [
-            (names[f.name], _precise_test(names[f.name].type)) if f.name in names else (f, fits)
-            for f, fits in self._fields
-        ]
-
-    def judge(self, value: bytes | None) -> Judgement:
-        """Decides whether a change with these bytes will be quarantined, and why."""
-        if value is None:
-            return Judgement(None)
-        verdict = super().judge(value)
-        unknown = tuple(path for path in verdict.unknown if not path.startswith("__"))
-        return replace(verdict, unknown=unknown)
-
-    def _unwrapped(self, event: Any) -> Any:
-        change = _change_of(event)
-        if not isinstance(change, dict):
-            return change
-        row = _row_of(change)
-        if change.get("op") == "d" and row is None:
-            return Judgement(None)
-        if change.get("op") is None or not isinstance(row, dict):
-            return Judgement(NO_CHANGE)
-        return {**_fields_of(change), **row}
-
-
-def _precise_test(type_: str) -> Any:
-    def fits(value: Any) -> bool:
-        if not isinstance(value, str):
-            return False
-        try:
-            number = base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            return False
-        whole = int.from_bytes(number, "big", signed=True)
-        return 0 < len(number) <= 16 and abs(whole) < 10 ** decimal_precision(type_)
-
-    return fits

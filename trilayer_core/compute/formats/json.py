@@ -18,16 +18,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from trilayer_core.compute.fitting import (
-    BROKEN,
+from trilayer_core.compute.formats.times import (
     EPOCH,
     FIRST_SECOND,
     ISO,
     ISO_PARTS,
     LAST_SECOND,
     MICROS,
-    WHY_BROKEN,
-    JsonFitting,
     hints_of,
 )
 from trilayer_core.definitions.expressions import (
@@ -38,13 +35,21 @@ from trilayer_core.definitions.expressions import (
     is_decimal,
     normal_type,
 )
-from trilayer_core.definitions.formats import Fitting, Format
+from trilayer_core.definitions.formats import Format
 from trilayer_core.definitions.schemas import Field
 from trilayer_core.definitions.stream import PARSER, Stream
 
 MAX_DECIMAL_CHARACTERS = 1000
 """The maximum length of a decimal given as text; Spark parses numbers of at most 1,000 characters.
 """
+
+BROKEN = "broken JSON: must be one JSON object"
+
+WHY_BROKEN = {
+    b"\xef\xbb\xbf": ", without a byte order mark before it",
+    b"{'": ", with double quotes in place of single ones",
+}
+"""What the reason adds for an event that begins with these bytes."""
 
 
 class Json(Format):
@@ -109,10 +114,6 @@ class Json(Format):
                     'wrong type: inside of an array, struct or map')
             ELSE concat('missing field: ', concat_ws(', ', {missing})) END"""
 
-    def fitting(self, stream: Stream) -> Fitting:
-        """The same decision in Python."""
-        return JsonFitting(stream)
-
     def encode(self, stream: Stream, event: Mapping[str, Any]) -> bytes:
         """An event without its NULLs; timestamps as ISO 8601 in UTC, decimals with all digits."""
         present = {name: value for name, value in event.items() if value is not None}
@@ -126,18 +127,17 @@ class Json(Format):
     def key_text(self, stream: Stream, value: bytes) -> str | None:
         """The text of a string, or of a number as its type writes it."""
         field = next(field for field in stream.fields if field.name == stream.record_key)
-        try:
-            found = json.loads(value.decode(errors="replace"), parse_int=str, parse_float=str)
-            found = self._content(found)
-        except (ValueError, RecursionError):
-            return None
+        found = self.content(value)
         for step in field.path:
             found = found.get(step) if isinstance(found, dict) else None
         return _key_text(found, field.type)
 
-    def _content(self, value: Any) -> Any:
-        """The event in a parsed value."""
-        return value
+    def content(self, value: bytes) -> Any:
+        """The event as Python reads it, with numbers as they are written; None if it is no JSON."""
+        try:
+            return json.loads(value.decode(errors="replace"), parse_int=str, parse_float=str)
+        except (ValueError, RecursionError):
+            return None
 
 
 def _key_text(value: Any, type_: str) -> str | None:
@@ -504,7 +504,7 @@ def _misfit_sql(field: Field) -> str:
     elif misread := _misread_sql(field):
         bad = f"({bad} OR {misread})"
     rule = literal(f"{field.label} must be {field.type}, got ")
-    # If a parent of the field is not an object, this names it in the words of `fitting`.
+    # If a parent of the field is not an object, this names it.
     steps = [field.path[:end] for end in range(1, len(field.path))]
     instead = " ".join(
         f"WHEN NOT is_variant_null({_variant_sql(step)})"

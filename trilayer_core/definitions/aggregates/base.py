@@ -1,11 +1,14 @@
 """What every aggregate is made of: states, and for some of them cells."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from decimal import Decimal
+from typing import ClassVar, TypeVar
 
 from trilayer_core.definitions.expressions import FLOATS, is_numeric
 from trilayer_core.errors import DefinitionError
+
+_Number = TypeVar("_Number", float, float | Decimal)
 
 POSITION = ("_partition", "_offset")
 """The columns of an event's position in the log, which breaks ties in `latest` and `first`."""
@@ -64,6 +67,17 @@ def check_number_of_values(k: int, most: int, what: str) -> None:
     """Raises DefinitionError unless an aggregate may return `k` values."""
     if type(k) is not int or not 1 <= k <= most:
         raise DefinitionError(f"the number of values of {what} must be from 1 to {most}; got {k!r}")
+
+
+def as_list(what: str, values: Sequence[_Number]) -> tuple[_Number, ...]:
+    """A list as a tuple.
+
+    Raises:
+        DefinitionError: It is a single number, or text.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise DefinitionError(f"{what} must be a list of numbers; got {values!r}; write [{values}]")
+    return tuple(values)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from trilayer_core.definitions.aggregates.base import (
     Aggregate,
     Cell,
     State,
+    as_list,
     check_number_of_values,
     check_numeric,
     unsigned_zero,
@@ -94,6 +95,13 @@ class Distinct(Aggregate):
         return "" if self.exact else "standard error 3.25 %"
 
 
+def distinct(column: str, *, exact: bool = False, where: str | None = None) -> Aggregate:
+    """The number of different values of `column`, by default estimated; see `Distinct`."""
+    if not isinstance(exact, bool):
+        raise DefinitionError(f"exact of distinct({column!r}) must be True or False; got {exact!r}")
+    return Distinct(value=column, where=where, exact=exact)
+
+
 @dataclass(frozen=True)
 class Quantiles(Aggregate):
     """The values at some ranks, as an array of doubles; NULL if there are no values.
@@ -158,6 +166,19 @@ class Quantiles(Aggregate):
         )
 
 
+def quantiles(column: str, quantiles: Sequence[float], *, where: str | None = None) -> Aggregate:
+    """The values of `column` at some ranks, within 1 %; see `Quantiles`."""
+    return Quantiles(
+        value=column,
+        where=where,
+        # A float of NumPy is one of Python, too, but is written in another way.
+        quantiles=[
+            float(quantile) if isinstance(quantile, float) else quantile
+            for quantile in as_list(f"quantiles of {column!r}", quantiles)
+        ],
+    )
+
+
 class _Frequent(Aggregate):
     """Values by their number of events. A value is a cell, and each key has one for each value."""
 
@@ -201,6 +222,11 @@ class Top(_Frequent):
         )
 
 
+def top(column: str, k: int = 10, *, where: str | None = None) -> Aggregate:
+    """The `k` most frequent values of `column` with their numbers; see `Top`."""
+    return Top(value=column, where=where, k=k)
+
+
 class Mode(_Frequent):
     """The most frequent value, exactly; among equals, the smallest one. NULL if there are none."""
 
@@ -209,3 +235,8 @@ class Mode(_Frequent):
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
         """The first value in order."""
         return "first(cell ORDER BY n DESC, cell)", types["value"]
+
+
+def mode(column: str, *, where: str | None = None) -> Aggregate:
+    """The most frequent value of `column`; see `Mode`."""
+    return Mode(value=column, where=where)

@@ -40,6 +40,11 @@ class Min(_Extreme):
     kind, function = "min_", "min"
 
 
+def min_(column: str, *, where: str | None = None) -> Aggregate:
+    """The smallest `column`; see `Min`."""
+    return Min(value=column, where=where)
+
+
 class Max(_Extreme):
     """The largest value that is not NULL.
 
@@ -47,6 +52,11 @@ class Max(_Extreme):
     """
 
     kind, function = "max_", "max"
+
+
+def max_(column: str, *, where: str | None = None) -> Aggregate:
+    """The largest `column`; see `Max`."""
+    return Max(value=column, where=where)
 
 
 class Any(_Extreme):
@@ -59,6 +69,11 @@ class Any(_Extreme):
         _check_boolean(types, what)
 
 
+def any_(condition: str, *, where: str | None = None) -> Aggregate:
+    """Whether `condition` is true of an event; see `Any`."""
+    return Any(value=condition, where=where)
+
+
 class Every(_Extreme):
     """Whether the condition is false of no event; NULL if it is NULL for all."""
 
@@ -67,6 +82,11 @@ class Every(_Extreme):
     def check(self, types: Mapping[str, str], what: str) -> None:
         """Requires a boolean."""
         _check_boolean(types, what)
+
+
+def every(condition: str, *, where: str | None = None) -> Aggregate:
+    """Whether `condition` is true of all events; see `Every`."""
+    return Every(value=condition, where=where)
 
 
 def _check_boolean(types: Mapping[str, str], what: str) -> None:
@@ -107,6 +127,16 @@ class Latest(_Chosen):
     kind, function = "latest", "max"
 
 
+def latest(column: str, *, by: str, where: str | None = None) -> Aggregate:
+    """The `column` of the event with the largest `by`; see `Latest`."""
+    return Latest(value=column, by=by, where=where)
+
+
+def arg_max(column: str, *, by: str, where: str | None = None) -> Aggregate:
+    """The `column` of the event with the largest `by`: another name of `latest`."""
+    return Latest(value=column, by=by, where=where)
+
+
 class First(_Chosen):
     """The value of the event with the smallest `by`; among equals, of the first one of a partition.
 
@@ -114,6 +144,16 @@ class First(_Chosen):
     """
 
     kind, function = "first", "min"
+
+
+def first(column: str, *, by: str, where: str | None = None) -> Aggregate:
+    """The `column` of the event with the smallest `by`; see `First`."""
+    return First(value=column, by=by, where=where)
+
+
+def arg_min(column: str, *, by: str, where: str | None = None) -> Aggregate:
+    """The `column` of the event with the smallest `by`: another name of `first`."""
+    return First(value=column, by=by, where=where)
 
 
 def _event_struct(types: Mapping[str, str], positioned: bool) -> tuple[str, str]:
@@ -172,3 +212,8 @@ class Collect(_Chosen):
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
         """The values alone."""
         return "list_transform(events, lambda e: e.value)", f"array<{types['value']}>"
+
+
+def collect(column: str, k: int, *, by: str, where: str | None = None) -> Aggregate:
+    """The `column` of the `k` events with the largest `by`; see `Collect`."""
+    return Collect(value=column, by=by, where=where, k=k)

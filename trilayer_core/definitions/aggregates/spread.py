@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 
-from trilayer_core.definitions.aggregates.base import TOLERANCE, Aggregate, State, check_numeric
+from trilayer_core.definitions.aggregates.base import (
+    TOLERANCE,
+    Aggregate,
+    State,
+    as_list,
+    check_numeric,
+)
 from trilayer_core.definitions.expressions import (
     FLOATS,
     INTEGERS,
@@ -115,6 +121,11 @@ class Variance(Aggregate):
         )
 
 
+def variance(column: str, *, where: str | None = None) -> Aggregate:
+    """The sample variance of `column`; see `Variance`."""
+    return Variance(value=column, where=where)
+
+
 def _split_deviations(n: str) -> tuple[str, str]:
     """DuckDB SQL of n times the sum of squared deviations of split values, exact and as a double.
 
@@ -192,6 +203,11 @@ class StdDev(Variance):
         return f"sqrt({self._variance_sql(types['value'])}) + abs(moments.mean)"
 
 
+def stddev(column: str, *, where: str | None = None) -> Aggregate:
+    """The sample standard deviation of `column`; see `StdDev`."""
+    return StdDev(value=column, where=where)
+
+
 @dataclass(frozen=True)
 class Histogram(Aggregate):
     """The number of values in each bucket, as an array of bigint, one longer than `bounds`.
@@ -247,6 +263,15 @@ class Histogram(Aggregate):
         """The numbers, in the order of the buckets."""
         buckets = ", ".join(f"b{number}" for number in range(len(self.bounds) + 1))
         return f"[{buckets}]", "array<bigint>"
+
+
+def histogram(
+    column: str, bounds: Sequence[float | Decimal], *, where: str | None = None
+) -> Aggregate:
+    """The number of values of `column` in each bucket; see `Histogram`."""
+    return Histogram(
+        value=column, where=where, bounds=as_list(f"bounds of histogram({column!r})", bounds)
+    )
 
 
 def _scale(type_: str) -> int:

@@ -31,6 +31,11 @@ class Count(Aggregate):
         return "n", "bigint"
 
 
+def count(column: str | None = None, *, where: str | None = None) -> Aggregate:
+    """The number of events, or of those whose `column` is not NULL."""
+    return Count(value=column, where=where)
+
+
 SAFE_DIGITS = 19
 """The most digits for which 38 digits can hold the sum of a decimal.
 
@@ -137,6 +142,11 @@ class Sum(Aggregate):
         return "magnitude" if types["value"] in FLOATS else ""
 
 
+def sum_(column: str, *, where: str | None = None) -> Aggregate:
+    """The sum of `column`; see `Sum`."""
+    return Sum(value=column, where=where)
+
+
 class Mean(Aggregate):
     """The arithmetic mean of the values that are not NULL, as a double; NULL if there are none.
 
@@ -171,3 +181,8 @@ class Mean(Aggregate):
     def magnitude(self, types: Mapping[str, str]) -> str:
         """The mean of the absolute values, for floating-point numbers."""
         return "magnitude / nullif(count, 0)" if types["value"] in FLOATS else ""
+
+
+def mean(column: str, *, where: str | None = None) -> Aggregate:
+    """The arithmetic mean of `column`; see `Mean`."""
+    return Mean(value=column, where=where)
