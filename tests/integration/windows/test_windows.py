@@ -81,12 +81,16 @@ WINDOWS = {
         Recent(field("at"), 9 * MINUTE, HALF, NOW),
     ),
 }
-CATALOG = Catalog(
-    views=[
-        View(name, source=STREAM, key={"k": "k", "w": window}, aggregates=aggregates(window))
-        for name, (window, _) in WINDOWS.items()
-    ]
-)
+
+
+@pytest.fixture(scope="module")
+def catalog():
+    return Catalog(
+        views=[
+            View(name, source=STREAM, key={"k": "k", "w": window}, aggregates=aggregates(window))
+            for name, (window, _) in WINDOWS.items()
+        ]
+    )
 
 
 def walk(rng, number):
@@ -115,7 +119,7 @@ def rows():
 
 
 @pytest.fixture(scope="module")
-def answers(spark, rows):
+def answers(spark, catalog, rows):
     """View to its answer, as the oracle gives it."""
     rng = random.Random(6)
     places = [(*row.values(), rng.randrange(3), n % 2, n) for n, row in enumerate(rows)]
@@ -123,12 +127,12 @@ def answers(spark, rows):
     frame = spark.createDataFrame(places, schema)
     found = {}
     with open_duckdb(threads=1) as duck:
-        for one in plan(CATALOG.stored):
+        for one in plan(catalog.stored):
             result = one.run(frame, "_part").toArrow()
             for stored in one.views:
                 duck.execute(create_table_sql(quoted_duckdb(stored.name), stored))
                 insert_rows(duck, quoted_duckdb(stored.name), one.arrow_slice_of(stored, result))
-        for view in CATALOG.views:
+        for view in catalog.views:
             select = present_select(
                 view,
                 lambda stored: [quoted_duckdb(stored.name)],
@@ -150,11 +154,11 @@ def keyed(view, answered):
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_each_aggregate_of_a_window_is_that_of_all_its_events(name, answers, rows):
+def test_each_aggregate_of_a_window_is_that_of_all_its_events(name, answers, catalog, rows):
     """Cells as well: the panes of a window are put together first, and its cells folded then. A
     quantile or a number of distinct values of panes would not be one of the window.
     """
-    view, part = CATALOG.view(name), WINDOWS[name][1]
+    view, part = catalog.view(name), WINDOWS[name][1]
     assert len(view.aggregates) == len(AGGREGATES) - 4 * (name == "session")
     assert {made.kind for made in view.aggregates.values()} >= {"count", "collect", "variance"}
     events = [Event(n % 2, n, row) for n, row in enumerate(rows)]
