@@ -65,10 +65,9 @@ def test_a_gate_keeps_a_publication_back(
     row = {"stream": "clicks", "events": 15, "quarantined": 5, "share": 1 / 3, "passes": False}
     assert json.loads(project.run("sql", "--format", "json", "from trilayer.gate")[0]) == [row]
     status = json.loads(project.run("status", "--json")[0])
-    assert (status["publication"]["version"], status["streams"]["clicks"]["batch_events"]) == (
-        1,
-        40,
-    )
+    assert status["publication"]["version"] == 1
+    assert status["streams"]["clicks"]["batch_events"] == 40
+    assert status["extensions"] == {"gate": [row]}
 
     monkeypatch.setenv("QUALITY_GATE", "many")
     assert "QUALITY_GATE must be a share" in project.run("batch", "run", expect=2)[1]

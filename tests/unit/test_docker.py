@@ -57,8 +57,6 @@ STATED = {
 HEALTH = {"test", "interval", "timeout", "retries", "start_period", "start_interval"}
 PINNED = re.compile(r"[\w./-]+:\d+(\.\d+)+[\w.-]*(@sha256:[0-9a-f]{64})?")
 
-every_one_of_ours = pytest.mark.parametrize("name", OURS)
-
 
 def instructions(kind: str) -> list[str]:
     """The arguments of the Dockerfile's instructions of one kind, each as one line."""
@@ -153,26 +151,29 @@ def test_secrets_have_no_default_and_are_kept_out_of_git_and_image():
 # -- settings --------------------------------------------------------------------------------------
 
 
-@every_one_of_ours
-def test_the_settings_are_trilayers_and_valid(name, monkeypatch, tmp_path):
-    for variable, value in variables(name).items():
-        if variable.startswith("TRILAYER_"):
-            monkeypatch.setenv(variable, value)
+def test_the_settings_are_trilayers_and_valid(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # no trilayer.toml
-    settings = load_settings()  # raises for a variable that is no setting
-    assert load_catalog(settings.catalog).views
-    mounts = [volume.split(":")[1] for volume in SERVICES[name]["volumes"]]
-    assert any(Path(settings.store).is_relative_to(mount) for mount in mounts), (
-        "the store must be on a volume"
-    )
-    listener = f"INSIDE://{settings.bootstrap_servers}"
-    assert listener in SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
     words = SERVICES["spark-master"]["command"]
     host, port = words[words.index("--host") + 1], words[words.index("--port") + 1]
-    assert (
-        settings.spark_master == f"spark://{host}:{port}" == SERVICES["spark-worker"]["command"][-1]
+    master = f"spark://{host}:{port}"
+    assert (SERVICES["spark-worker"]["command"][-1], SERVICES["spark-master"]["hostname"]) == (
+        master,
+        host,
     )
-    assert host == SERVICES["spark-master"]["hostname"]
+    listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
+    for name in OURS:
+        with monkeypatch.context() as patch:
+            for variable, value in variables(name).items():
+                if variable.startswith("TRILAYER_"):
+                    patch.setenv(variable, value)
+            settings = load_settings()  # raises for a variable that is no setting
+        assert load_catalog(settings.catalog).views
+        mounts = [volume.split(":")[1] for volume in SERVICES[name]["volumes"]]
+        assert any(Path(settings.store).is_relative_to(mount) for mount in mounts), (
+            f"the store of {name} must be on a volume"
+        )
+        assert f"INSIDE://{settings.bootstrap_servers}" in listeners, name
+        assert settings.spark_master == master, name
 
 
 def test_three_applications_fit_on_one_worker():
@@ -208,37 +209,32 @@ def test_the_broker_has_what_the_layers_rely_on_as_the_embedded_one(tmp_path):
 # -- commands and paths ----------------------------------------------------------------------------
 
 
-@every_one_of_ours
-def test_a_command_is_there_and_takes_its_arguments(name):
-    program, *arguments = SERVICES[name]["command"]
-    assert (Path(sys.executable).parent / program).exists(), (
-        f"{program} must come with requirements/dev.txt"
-    )
-    if program == "trilayer":
-        done = CliRunner().invoke(app, [*arguments, "--help"])
-        assert done.exit_code == 0, done.output
-    elif program == "spark-class":
-        (core,) = (Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")
-        assert f"{arguments[0].replace('.', '/')}.class" in zipfile.ZipFile(core).namelist()
-    elif program == "airflow":
-        assert arguments[0] in ("db", "api-server", "scheduler", "dag-processor", "triggerer")
+def test_commands_are_there_and_take_their_arguments():
+    for service in OURS.values():
+        program, *arguments = service["command"]
+        assert (Path(sys.executable).parent / program).exists(), (
+            f"{program} must come with requirements/dev.txt"
+        )
+        if program == "trilayer":
+            done = CliRunner().invoke(app, [*arguments, "--help"])
+            assert done.exit_code == 0, done.output
+        elif program == "spark-class":
+            (core,) = (Path(pyspark.__file__).parent / "jars").glob("spark-core_*.jar")
+            assert f"{arguments[0].replace('.', '/')}.class" in zipfile.ZipFile(core).namelist()
+        elif program == "airflow":
+            assert arguments[0] in ("db", "api-server", "scheduler", "dag-processor", "triggerer")
 
 
-@pytest.mark.slow
-@every_one_of_ours
-def test_paths_in_the_image_are_paths_of_the_project(name):
-    words = [
-        *SERVICES[name].get("command", []),
-        *SERVICES[name].get("healthcheck", {}).get("test", []),
-    ]
-    found = set(
-        re.findall(rf"{IMAGE_ROOT}(?:/([\w./-]+))?", " ".join([*words, *variables(name).values()]))
-    )
-    found |= {word for word in words if word.endswith(".py")}  # relative to WORKDIR
+def test_paths_in_the_image_are_paths_of_the_project():
     assert instructions("WORKDIR") == [IMAGE_ROOT]
-    for path in found:
-        assert (PROJECT / path).exists(), path
-        assert not path or included(path), path
+    for name, service in OURS.items():
+        words = [*service.get("command", []), *service.get("healthcheck", {}).get("test", [])]
+        texts = " ".join([*words, *variables(name).values()])
+        found = set(re.findall(rf"{IMAGE_ROOT}(?:/([\w./-]+))?", texts))
+        found |= {word for word in words if word.endswith(".py")}  # relative to WORKDIR
+        for path in found:
+            assert (PROJECT / path).exists(), path
+            assert not path or included(path), path
 
 
 def test_health_checks_of_airflow_name_its_components():

@@ -56,6 +56,10 @@ class QualityGate(Extension):
             "gate": Relation(pa.schema(columns), lambda project, *others: list(new_events(project)))
         }
 
+    def status(self, project: Project, *, late: bool) -> Mapping[str, Any]:
+        """Adds the same rows to `trilayer status --json`."""
+        return {"gate": list(new_events(project))}
+
 
 def gate() -> None:
     """Shows whether the gate lets a run publish. Exits with 1 if it does not."""

@@ -43,7 +43,7 @@ def test_a_command_names_the_extra_that_it_needs():
         find = PathFinder.find_spec
         PathFinder.find_spec = lambda name, *where: None if name in missing else find(name, *where)
         from trilayer.cli.main import app
-        for arguments in ("serve", "serve --help", "up", "demo", "doctor", "batch --help",
+        for arguments in ("serve", "serve --help", "up", "doctor", "batch --help",
                           "sql --server http://127.0.0.1:1 x", "speed nothing"):
             done = CliRunner().invoke(app, arguments.split())
             print(done.exit_code, type(done.exception).__name__, done.exception)
@@ -54,7 +54,7 @@ def test_a_command_names_the_extra_that_it_needs():
     told = [line.partition(" ")[2] for line in done.stdout.splitlines()]
     assert [line.rpartition("; ")[2] for line in told] == [
         *["run: pip install 'trilayer[server]'"] * 2,
-        *["run: pip install 'trilayer[local]'"] * 3,
+        *["run: pip install 'trilayer[local]'"] * 2,
         "NoneType None",
         "for http:// install trilayer[server]",
         "SystemExit 2",
