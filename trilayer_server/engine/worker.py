@@ -250,9 +250,10 @@ def _reader(
     if not introspection.mentions(query):
         json = _is_postgresqls(question)
         return snapshot.reader(_translated(query, question), layer, most_rows, json=json)
-    found = introspection.rewrite(query, question.session)
-    sql = introspection.translated(found.sql, question.session.database, parser())
-    reader, provenance = snapshot.reader(sql, layer, most_rows, json=_is_postgresqls(question))
+    found = introspection.rewrite(query, question.session, parser())
+    reader, provenance = snapshot.reader(
+        found.sql, layer, most_rows, json=_is_postgresqls(question)
+    )
     # What the catalog says is small.
     return introspection.declared(reader.read_all(), found.oids).to_reader(), provenance
 
@@ -285,7 +286,7 @@ def _is_postgresqls(question: Question) -> bool:
 
 def _declared(question: Question) -> list[int]:
     """The types of parameters that the client, or the statement itself, has declared."""
-    known = introspection.parameter_types(question.sql)
+    known = introspection.parameter_types(question.sql, parser())
     given = question.parameters.oids
     number = max([len(given), *known])
     return [

@@ -1,18 +1,16 @@
 """What the catalogs of PostgreSQL, pg_catalog and information_schema, say about a server's views.
 
-`install` makes relations of PostgreSQL's shape in a database of DuckDB. A statement that `mentions`
-them is asked as `rewrite` returns it, and `declared` gives its answer PostgreSQL's types. What a
-client of PostgreSQL asks is `translated`, so that it means what it means to PostgreSQL.
+`install` makes relations of PostgreSQL's shape in a database of DuckDB. What a client of PostgreSQL
+asks is `translated`, so that it means what it means to PostgreSQL. If it `mentions` the catalog, it
+is asked as `rewrite` returns it, and `declared` gives its answer PostgreSQL's types.
 """
 
 from trilayer_server.introspection.declared_types import declared
 from trilayer_server.introspection.dialect import prepare, translated
 from trilayer_server.introspection.install import install
-from trilayer_server.introspection.parameter_types import parameter_types
-from trilayer_server.introspection.rewriting import rewrite
+from trilayer_server.introspection.rewriting import mentions, parameter_types, rewrite
 from trilayer_server.introspection.session import SessionInfo
 from trilayer_server.introspection.templates import TemplateFault
-from trilayer_server.introspection.text import mentions
 
 __all__ = [
     "SessionInfo",

@@ -18,7 +18,6 @@ from trilayer_server.encoding.tokens import QUOTED
 from trilayer_server.introspection import names
 from trilayer_server.introspection.expressions import JSON, Expressions, Node, arguments_of, call
 from trilayer_server.introspection.templates import TemplateFault
-from trilayer_server.introspection.text import JSON_PATH, json_path
 
 _NAME = r'(?:"(?:[^"]|"")+"|[a-z_]\w*)'
 _EQUAL = rf"{_NAME}\s*=\s*(?:'(?:[^'\\]|'')*'|\d+)"
@@ -30,11 +29,21 @@ _PLAIN = re.compile(
 )
 """Statements that mean the same to both, such as a look-up by key: they are not parsed twice."""
 
+_JSON_PATH = r"""\#>(?P<text>>?)\s*'\{(?P<path>[^'{}]*)\}'(?:\s*::\s*text\s*\[\s*\])?"""
+"""`#>` and `#>>`, which DuckDB does not have, with the array of a path's elements."""
+
+
+def _json_path(elements: str) -> str:
+    """The path of DuckDB for the elements of an array, of which PostgreSQL makes one."""
+    found = [e.strip().strip('"') for e in elements.split(",")] if elements.strip() else []
+    return "$" + "".join(f"[{e}]" if e.isdecimal() else f'."{e}"' for e in found)
+
+
 _UNREAD = re.compile(
     QUOTED
     + r"""| "[^"]*(?:"|\Z)
     | """
-    + JSON_PATH
+    + _JSON_PATH
     + r"""
     | ->(?!>)\s*(?:'(?P<key>(?:[^']|'')*)'|(?P<place>-?\d+))
     | \bTABLESAMPLE\s+(?P<method>BERNOULLI|SYSTEM)\s*\(\s*(?P<percent>[\d.]+)\s*\)
@@ -68,17 +77,28 @@ def translated(sql: str, database: str, parser: duckdb.DuckDBPyConnection) -> st
     """
     if is_plain(sql):
         return sql
-    if explained := _EXPLAIN.match(sql):
-        return explained[0] + translated(sql[explained.end() :], database, parser)
-    text = readable(sql)
-    document = call(parser, "json_serialize_sql(?::VARCHAR)", text)
-    if document["error"] or len(document["statements"]) != 1:
+    text, explained = readable(sql)
+    tree = parsed(text, parser)
+    if tree is None:
         return sql
     try:
-        _Translation(text, database, parser).change(document["statements"][0])
+        Translation(text, database, parser).change(tree)
     except RecursionError:  # DuckDB allows a depth of 1,000, and says so
         return sql
-    made = parser.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(document)]).fetchone()
+    return explained + written(tree, parser)
+
+
+def parsed(text: str, parser: duckdb.DuckDBPyConnection) -> Node | None:
+    """DuckDB's tree of a statement; None if it can't be parsed, or is no SELECT."""
+    document = call(parser, "json_serialize_sql(?::VARCHAR)", text)
+    is_one = not document["error"] and len(document["statements"]) == 1
+    return document["statements"][0]["node"] if is_one else None
+
+
+def written(tree: Node, parser: duckdb.DuckDBPyConnection) -> str:
+    """The statement of a tree."""
+    document = json.dumps({"error": False, "statements": [{"node": tree}]})
+    made = parser.execute("SELECT json_deserialize_sql(?::JSON)", [document]).fetchone()
     assert made is not None  # an aggregate-free SELECT has a row
     return str(made[0])
 
@@ -97,15 +117,17 @@ def prepare(parser: duckdb.DuckDBPyConnection) -> None:
     translated(_USUAL, "", parser)
 
 
-def readable(sql: str) -> str:
-    """The statement with what DuckDB does not read written otherwise, and names in small letters.
+def readable(sql: str) -> tuple[str, str]:
+    """The statement with what DuckDB does not read written otherwise, and EXPLAIN before it.
 
-    PostgreSQL names a column `total` whose alias is `Total` without quotes.
+    Names are in small letters: PostgreSQL names a column `total` whose alias is `Total`.
     """
+    explained = _EXPLAIN.match(sql)
+    start = explained.end() if explained else 0
 
     def replaced(match: re.Match[str]) -> str:
         if match["path"] is not None:
-            return f"->> '{'' if match['text'] else JSON}{json_path(match['path'])}'"
+            return f"->> '{'' if match['text'] else JSON}{_json_path(match['path'])}'"
         if match["key"] is not None:
             return f"->> '{JSON}{match['key']}'"
         if match["place"]:
@@ -118,10 +140,10 @@ def readable(sql: str) -> str:
             return '"at"'
         return match[0].lower() if match["capitals"] else match[0]
 
-    return _UNREAD.sub(replaced, sql)
+    return _UNREAD.sub(replaced, sql[start:]), sql[:start]
 
 
-class _Translation(Expressions):
+class Translation(Expressions):
     """Changes the tree of one statement."""
 
     def __init__(self, text: str, database: str, parser: duckdb.DuckDBPyConnection) -> None:
@@ -158,8 +180,14 @@ class _Translation(Expressions):
                 return self._extracted(node)
             case "COLUMN_REF":
                 return self._column(node)
+            case "TYPE" if node["schema"] == "pg_catalog":
+                node["schema"], node["qualified_name"] = "", {"path": [node["type_name"]]}
+            case "SUBQUERY" if node.get("subquery_type") == "ANY":
+                _unwrap(node["subquery"])
+            case "COLLATE" if node["collation"].rpartition(".")[2] in _COLLATIONS:
+                return node["child"] | {"alias": node["alias"]}
             case "BASE_TABLE":
-                self._table(node)
+                return self._table(node)
             case "EXPRESSION_LIST":
                 if not node["expected_names"] and node["values"]:
                     width = len(node["values"][0])
@@ -196,10 +224,11 @@ class _Translation(Expressions):
                 argument["expression"] = self._expanded(argument["expression"])
         return node
 
-    def _table(self, node: Node) -> None:
+    def _table(self, node: Node) -> Node:
         if node["catalog_name"].lower() == self._database:
             node["catalog_name"] = ""
             node["qualified_name"] = {"path": [node["schema_name"], node["table_name"]]}
+        return node
 
     def _column(self, node: Node) -> Node:
         name = node["column_names"]
@@ -252,6 +281,14 @@ class _Translation(Expressions):
         return made | {"subquery": subquery, "alias": alias, "column_name_alias": list(columns)}
 
 
+def _unwrap(query: Node) -> None:
+    """Compares with the rows of a query in place of the array that ARRAY makes of them."""
+    made = query["node"].get("select_list", [{}])[0].get("else_expr") or {}
+    arguments = arguments_of(made) if made.get("function_name") == "array_agg" else []
+    if arguments and arguments[0]["class"] == "POSITIONAL_REFERENCE":
+        query["node"] = query["node"]["from_table"]["subquery"]["node"]
+
+
 def _is_all(node: Node) -> bool:
     """Whether a column of a SELECT is `*` alone."""
     changes = ("relation_name", "exclude_list", "replace_list", "rename_list", "columns", "expr")
@@ -272,6 +309,9 @@ def _joined_by(table: Node) -> list[str]:
 
 
 _ROWS = ("generate_series",)
+
+_COLLATIONS = ("c", "default", "posix", "ucs_basic")
+"""PostgreSQL's collations, which are one here."""
 
 _EACH = {
     **dict.fromkeys(("json_each", "jsonb_each"), "value"),

@@ -69,9 +69,6 @@ CREATE MACRO _pg.matched(text_, pattern_, group_) AS
     regexp_extract_all(text_, pattern_, group_, 's')[1];
 CREATE MACRO _pg.similar_pattern(pattern_) AS
     replace(replace(regexp_replace(pattern_, '([.^$\\])', '\\\1', 'g'), '%', '.*'), '_', '.');
-CREATE MACRO _pg.regexp_like
-    (text_, pattern_) AS regexp_matches(text_, pattern_),
-    (text_, pattern_, flags_) AS regexp_matches(text_, pattern_, flags_);
 CREATE MACRO _pg.regexp_count(text_, pattern_) AS len(regexp_extract_all(text_, pattern_))::INTEGER;
 CREATE MACRO _pg.regexp_substr(text_, pattern_) AS regexp_extract_all(text_, pattern_)[1];
 CREATE MACRO _pg.btrim(text_) AS trim(text_), (text_, characters_) AS trim(text_, characters_);

@@ -228,6 +228,11 @@ class Expressions:
             return self._made(f"_pg.matched($1, $2, {int(bool(_groups(pattern)))})", *arguments)
         return None
 
+    def _unnested_text(self, node: Node, arguments: Sequence[Node]) -> None:
+        """ANY of a text is of the array that it is."""
+        if arguments and (text := _constant(arguments[0])) is not None:
+            node["arguments"][0]["expression"] = self._made(array_text(text))
+
     def _matched(self, node: Node, arguments: Sequence[Node]) -> Node | None:
         pattern = _constant(arguments[1]) if len(arguments) == 2 else None
         if pattern is None:
@@ -261,11 +266,13 @@ class Expressions:
         name = node["function_name"]
         formats = templates.strptime_formats(_template(arguments[1], name))
         type_ = "DATE" if name == "to_date" else "TIMESTAMPTZ"
-        listed = ", ".join(_quoted(format_) for format_ in formats)
+        listed = ", ".join(quoted(format_) for format_ in formats)
         return self._made(f"CAST(strptime($1, [{listed}]) AS {type_})", arguments[0])
 
     def _format(self, node: Node, arguments: Sequence[Node]) -> Node | None:
         """DuckDB's format has braces; its printf is near PostgreSQL's."""
+        if not arguments:
+            return None
         if (template := _constant(arguments[0])) is None:
             raise TemplateFault("the template of format must be a literal", "Write it in quotes")
         if "%" in _FORMAT.sub("", template):
@@ -283,7 +290,7 @@ class Expressions:
             made.append(_FORMATS[match["kind"]].format(place))
             return f"%{match['size']}s"
 
-        written = _quoted(_FORMAT.sub(placed, template))
+        written = quoted(_FORMAT.sub(placed, template))
         return self._made(f"printf({', '.join([written, *made])})", *arguments[1:])
 
     def _row_as_json(self, node: Node, arguments: Sequence[Node]) -> Node | None:
@@ -321,7 +328,7 @@ class Expressions:
     def _arrow_to_text(self, node: Node, arguments: Sequence[Node]) -> Node:
         path = _constant(arguments[1])
         if path is not None and path.startswith(JSON):
-            written = _quoted(path.removeprefix(JSON))
+            written = quoted(path.removeprefix(JSON))
             return self._made(f"_pg.json_of($1) -> {written}", arguments[0])
         return self._made("_pg.json_of($1) ->> $2", *arguments)
 
@@ -342,7 +349,7 @@ class Expressions:
             )
         if name == "jsonb":
             return self._made("CAST($1 AS JSON)", child)
-        if name == "float" and not modifiers:
+        if names.type_of(kind, self._text) == "float8" and not modifiers:
             return self._made("CAST($1 AS DOUBLE)", child)
         if name in ("decimal", "numeric") and not modifiers:
             return self._made("CAST($1 AS DECIMAL(38, 15))", child)
@@ -354,7 +361,7 @@ class Expressions:
         if name in ("boolean", "bool") and text is not None and (value := _boolean(text)):
             return self._made(value)
         if name == "bytea" and text is not None and text.startswith("\\x"):
-            return self._made(f"unhex({_quoted(text[2:])})")
+            return self._made(f"unhex({quoted(text[2:])})")
         if name in _TEXTS and child.get("function_name") == "row":
             raise TemplateFault("a row can't be cast to text", "Write concat_ws(',', a, b)")
         if name in _TEXTS and (text is None or modifiers):
@@ -367,7 +374,7 @@ class Expressions:
         if name == "interval" and text is not None:
             child["literal"]["text"] = re.sub(r"([-+])\s+(?=\d)", r"\1", text)
         if name == "list" and text is not None and re.fullmatch(r"\s*\{.*\}\s*", text, re.DOTALL):
-            node["child"] = self._made(_array(text))
+            node["child"] = self._made(array_text(text))
         return None
 
 
@@ -392,7 +399,8 @@ def macros() -> Mapping[str, frozenset[int]]:
     return found
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -408,17 +416,13 @@ def _groups(pattern: str) -> int:
     return len(re.findall(r"\((?!\?)", bare))
 
 
-def _array(text: str) -> str:
+def array_text(text: str) -> str:
     """The list that an array is, as PostgreSQL writes it."""
-    found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^\s,{}"][^,{}]*)', text)
-    values = [
-        _quoted(re.sub(r"\\(.)", r"\1", quoted))
-        if not bare
-        else "NULL"
-        if bare.strip().upper() == "NULL"
-        else _quoted(bare.strip())
-        for quoted, bare in found
-    ]
+    values = []
+    for text_, bare in re.findall(r'"((?:[^"\\]|\\.)*)"|([^\s,{}"][^,{}]*)', text):
+        is_null = bare.strip().upper() == "NULL"
+        value = bare.strip() or re.sub(r"\\(.)", r"\1", text_)
+        values.append("NULL" if is_null else quoted(value))
     return f"[{', '.join(values)}]"
 
 
@@ -613,6 +617,7 @@ _RULES: Mapping[str, Callable[[Expressions, Node, Sequence[Node]], Node | None]]
     "jsonb_agg": Expressions._aggregated_json,
     "->>": Expressions._arrow_to_text,
     "substring": Expressions._substring,
+    "unnest": Expressions._unnested_text,
     "regexp_match": Expressions._matched,
     "regexp_full_match": Expressions._similar,
     "date_part": Expressions._date_part,

@@ -22,12 +22,6 @@ CREATE MACRO _pg.quote_ident(name_) AS
 CREATE MACRO _pg.quote_literal(value_) AS '''' || replace(value_::VARCHAR, '''', '''''') || '''';
 CREATE MACRO _pg.parse_ident(name_) AS string_split(replace(name_, '"', ''), '.');
 
--- A number that is one already
-CREATE MACRO _pg.regclass_number(number_) AS number_::UINTEGER;
-CREATE MACRO _pg.regtype_number(number_) AS number_::UINTEGER;
-CREATE MACRO _pg.regproc_number(number_) AS number_::UINTEGER;
-CREATE MACRO _pg.regnamespace_number(number_) AS number_::UINTEGER;
-
 -- Types
 CREATE MACRO _pg._modified(name_, number_, modifier_) AS
     CASE WHEN modifier_ < 0 OR modifier_ IS NULL THEN name_

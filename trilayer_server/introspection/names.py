@@ -8,18 +8,38 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from trilayer_server.introspection.shapes import shapes
+
 UNNAMED = "?column?"
 
 _WORD = re.compile(r'(?:"?\w+"?\s*\.\s*)?"?(\w+)"?\s*(\()?')
 _OF_TRIM = re.compile(r"trim\s*\(\s*(leading|trailing)\b")
 _TRIMMED = {"leading": "ltrim", "trailing": "rtrim"}
 
+_PADDED = re.compile(r"char(?:acter)?\b(?! varying)")
+
 _TYPES = {
     "integer": "int4", "int": "int4", "bigint": "int8", "smallint": "int2", "boolean": "bool",
-    "double": "float8", "float": "float8", "real": "float4", "decimal": "numeric",
+    "double": "float8", "float": "float8", "decimal": "numeric",
     "timestamp with time zone": "timestamptz", "string": "text",
 }  # fmt: skip
 """PostgreSQL's names of types that DuckDB writes otherwise."""
+
+
+def _type(kind: dict[str, Any], text: bytes) -> str:
+    name = kind["type_name"].lower()
+    if name == "list":
+        return f"_{_type(kind['children'][0], text)}"
+    written = written_at(kind, text)
+    if name == "varchar" and _PADDED.match(written):
+        return "bpchar"
+    return "float4" if written.startswith("real") else _TYPES.get(name, name)
+
+
+def type_of(kind: dict[str, Any], text: bytes) -> str:
+    """The name in `pg_type` of a type as SQL writes it; empty if it is none of PostgreSQL's."""
+    name = _type(kind, text)
+    return name if name in shapes().types else ""
 
 
 def written_at(node: dict[str, Any], text: bytes) -> str:
@@ -49,7 +69,11 @@ def _named(node: dict[str, Any], text: bytes) -> tuple[str, int]:
             if called and called[2] and called[1].lower() == "date":  # which is parsed as a cast
                 return "date", 2
             name, strength = _named(node["child"], text)
-            return (name, strength) if strength == 2 else (_type(node["type_expr"]), 1)
+            return (
+                (name, strength)
+                if strength == 2
+                else (_type(node["type_expr"], text).removeprefix("_"), 1)
+            )
         case "CASE":
             name, strength = _named(node["else_expr"], text)
             return (name, strength) if strength == 2 else ("case", 1)
@@ -87,15 +111,6 @@ def _called(node: dict[str, Any], text: bytes) -> tuple[str, int]:
         side = _OF_TRIM.match(written)
         name = _TRIMMED[side[1]] if side else "btrim"
     return name, 2
-
-
-def _type(node: dict[str, Any]) -> str:
-    name = node["type_name"].lower()
-    if name == "list":
-        return _type(node["children"][0])
-    if name == "varchar" and node["children"]:
-        return "varchar"
-    return _TYPES.get(name, name)
 
 
 def _of_subquery(node: dict[str, Any], text: bytes) -> tuple[str, int]:

@@ -1,47 +1,56 @@
-"""Rewrites a statement about PostgreSQL's catalog into DuckDB's SQL over what `install` makes."""
+"""A statement about PostgreSQL's catalog, in DuckDB's SQL over what `install` makes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
+import duckdb
 
-from trilayer_server.introspection.functions import (
-    CONSTANTS,
-    LEAST,
-    RECORDS,
-    ROWS,
-    formatted,
-    is_text,
-    listed,
-    literal,
-    macro,
-    macros,
-    parsed,
-    subscripts,
-)
-from trilayer_server.introspection.naming import name_columns
+from trilayer_server.encoding.tokens import QUOTED, parameter_number
+from trilayer_server.introspection import names
+from trilayer_server.introspection.dialect import Translation, parsed, readable, written
+from trilayer_server.introspection.expressions import Node, arguments_of, array_text, quoted
 from trilayer_server.introspection.session import VERSION, SessionInfo
 from trilayer_server.introspection.shapes import SCHEMAS, Relation, shapes
-from trilayer_server.introspection.text import SHOW, Written, plain
 from trilayer_server.introspection.types import (
-    asks_catalog,
-    columns_of,
-    expand_stars,
-    function_name,
-    hidden_in,
-    is_keyword,
-    is_of_views,
+    RECORDS,
+    VECTORS,
+    Columns,
+    Output,
+    Types,
     is_registered,
-    mark_views,
-    relation_of,
-    type_name,
+    starred,
 )
+
+_ABOUT = re.compile(
+    QUOTED
+    + r"""| (?P<found>
+        "(?:pg_ | information_schema)[^"]*(?:"|\Z)
+        | \b(?:pg_\w | information_schema\b | has_\w+_privilege\b
+            | current_(?:schemas?|database|catalog|user|role|setting)\b | session_user\b
+            | SELECT\s+user\s*(?:;|\Z) | set_config\b | version\s*\(
+            | (?:format_type | (?:obj|col|shobj)_description | to_reg\w+ | quote_(?:ident|literal)
+               | aclexplode | getdatabaseencoding)\s*\()
+        | ::\s*"?(?:reg\w+|oid|name|xid|char"|int2vector|oidvector)\b
+        | \bAS\s+(?:reg(?:class|type|proc|namespace|role)\w*|oid|name)\s*\)
+        | \bOPERATOR\s*\(
+        | ^\s*SHOW\s )
+    | "[^"]*(?:"|\Z)""",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
+
+
+def mentions(sql: str) -> bool:
+    """Whether a statement may ask PostgreSQL's catalog or about the session.
+
+    It reads the statement once. A statement of which it is false has nothing to be rewritten.
+    """
+    return any(match["found"] for match in _ABOUT.finditer(sql))
 
 
 @dataclass(frozen=True)
@@ -58,58 +67,77 @@ class Rewritten:
     oids: Sequence[int] = ()
 
 
-def rewrite(sql: str, session: SessionInfo) -> Rewritten:
-    """A statement as DuckDB answers it.
+def rewrite(sql: str, session: SessionInfo, parser: duckdb.DuckDBPyConnection) -> Rewritten:
+    """A statement as DuckDB answers it, with PostgreSQL's meaning.
 
     One that can't be parsed is left as it is, for DuckDB to judge.
 
     Args:
         sql: One statement, of which `mentions` is true.
         session: The client's session.
+        parser: A database that parses; it needs no views.
+
+    Raises:
+        TemplateFault: A part of it is not supported.
     """
-    if (shown := SHOW.match(sql)) is not None:
-        return (shown["name"] and _shown(shown["name"], session)) or Rewritten(sql)
+    if (shown := _SHOW.match(sql)) is not None:
+        return (shown["name"] and _shown(shown["name"], session, parser)) or Rewritten(sql)
+    text, explained = readable(sql)
+    if (tree := parsed(text, parser)) is None:
+        return Rewritten(sql)
     try:
-        trees = sqlglot.parse(plain(sql), dialect=Written)
-    except SqlglotError:
+        rewriting = _Rewriting(text, session, parser)
+        columns = rewriting.begin(tree)
+        rewriting.change(tree)
+    except RecursionError:  # DuckDB allows a depth of 1,000, and says so
         return Rewritten(sql)
-    tree = trees[0] if trees else None
-    if not isinstance(tree, exp.Query) or any(trees[1:]):
-        return Rewritten(sql)
-    for text in list(tree.find_all(exp.ByteString)):  # E'...', whose escapes are read by now
-        text.replace(literal(text.name))
-    for given in tree.find_all(exp.PropertyEQ):  # a struct keeps the names that were written
-        if isinstance(given.this, exp.Identifier):
-            given.this.set("quoted", True)
-    tree = normalize_identifiers(tree, dialect="postgres")
-    mark_views(tree)
-    _mean_as_postgresql(tree)
-    name_columns(tree)
-    expand_stars(tree)
-    columns = columns_of(tree)
-    types = [column.type for column in columns or ()]
-    _write_as_names(tree, types)
-    return Rewritten(_Rewriting(session).of(tree).sql(dialect="duckdb"), [_oid(t) for t in types])
+    oids = [shapes().types[c.type]["oid"] if c.type else 0 for c in columns or ()]
+    return Rewritten(explained + written(tree, parser), [] if explained else oids)
 
 
-def _oid(type_: str) -> int:
-    if type_ in shapes().types:
-        return int(shapes().types[type_]["oid"])
-    return 0
+_DECIDED = re.compile(r"\$\d+\s*::|\bCAST\s*\(\s*\$\d+\s+AS\b", re.IGNORECASE)
 
 
-def _shown(name: str, session: SessionInfo) -> Rewritten | None:
+def parameter_types(sql: str, parser: duckdb.DuckDBPyConnection) -> Mapping[int, int]:
+    """The types, by their numbers in pg_type, of the parameters whose type is plain to see.
+
+    These are parameters that are cast, as `$1::oid[]` is, and those that are compared with a column
+    of the catalog. A client that asks for the types of parameters sends their values in these.
+    """
+    if "$" not in sql or not (_DECIDED.search(sql) or mentions(sql)):
+        return {}
+    text, _ = readable(sql)
+    if (tree := parsed(text, parser)) is None:
+        return {}
+    types = Types(text)
+    try:
+        types.query(tree)
+    except RecursionError:
+        return {}
+    given = {
+        parameter_number(digits): "text" if is_registered(name) else name
+        for digits, name in types.parameters.items()
+    }
+    return {n: shapes().types[name]["oid"] for n, name in given.items() if n and name}
+
+
+_SHOW = re.compile(r'\s*SHOW\s+(?:(?P<name>[\w." ]+?)\s*;?\s*\Z)?', re.IGNORECASE)
+"""SHOW, and the name of a setting if it is followed by that alone."""
+
+
+def _shown(name: str, session: SessionInfo, parser: duckdb.DuckDBPyConnection) -> Rewritten | None:
     """The answer to SHOW; None if there is no such setting."""
     wanted = " ".join(name.replace('"', "").lower().split())
     wanted = {"transaction isolation level": "transaction_isolation", "time zone": "timezone",
               "session authorization": "session_authorization"}.get(wanted, wanted)  # fmt: skip
     if wanted == "all":
-        return rewrite("SELECT name, setting, short_desc AS description FROM pg_settings", session)
+        every = "SELECT name, setting, short_desc AS description FROM pg_settings"
+        return rewrite(every, session, parser)
     known = {name.lower(): name for name in shapes().settings}
     value = _setting(wanted, session)
     if value is None:
         return None
-    return Rewritten(f'SELECT {literal(value).sql("duckdb")} AS "{known.get(wanted, wanted)}"')
+    return Rewritten(f'SELECT {quoted(value)} AS "{known.get(wanted, wanted)}"')
 
 
 def _setting(name: str, session: SessionInfo) -> str | None:
@@ -119,399 +147,298 @@ def _setting(name: str, session: SessionInfo) -> str | None:
     return next((v for n, v in shapes().settings.items() if n.lower() == name.lower()), None)
 
 
-def _write_as_names(tree: exp.Expr, types: Sequence[str]) -> None:
-    """Makes names of the numbers that an answer would have for regclass and its like."""
-    if isinstance(tree, exp.Subquery):
-        _write_as_names(tree.this, types)
-    elif isinstance(tree, exp.SetOperation):
-        _write_as_names(tree.this, types)
-        _write_as_names(tree.expression, types)
-    elif isinstance(tree, exp.Select) and len(types) == len(tree.expressions):
-        for projection, type_ in zip(tree.expressions, types, strict=True):
-            if is_registered(type_):
-                inner = projection.unalias()
-                name = projection.alias_or_name
-                text = exp.cast(_registered(inner, type_), "text", dialect="postgres")
-                projection.replace(exp.alias_(text, name, quoted=True))
+@cache
+def _macros() -> Mapping[str, Sequence[str]]:
+    """The macros of functions.sql, and which of the arguments path_ and user_ each has."""
+    text = (resources.files(__package__) / "functions.sql").read_text(encoding="utf-8")
+    found = re.findall(r"CREATE MACRO _pg\.(\w+)\s*\(([^)]*)\)", text)
+    return {name: re.findall(r"\b(?:path_|user_)", parameters) for name, parameters in found}
 
 
-def _registered(node: exp.Expr, type_: str) -> exp.Expr:
-    if isinstance(node, exp.Cast) and type_name(node.to) == type_:
-        return node.copy()
-    kind = exp.DataType.build(type_, dialect="postgres", udt=True)
-    return exp.Cast(this=node.copy(), to=kind)
+_CONSTANTS = {
+    "pg_is_in_recovery": "false", "pg_my_temp_schema": "0", "getdatabaseencoding": "'UTF8'",
+    "pg_tablespace_location": "''", "pg_relation_size": "0::BIGINT",
+    "pg_total_relation_size": "0::BIGINT", "pg_table_size": "0::BIGINT",
+    "pg_database_size": "0::BIGINT", "pg_get_partkeydef": "NULL::VARCHAR",
+    "pg_get_ruledef": "NULL::VARCHAR", "pg_get_function_result": "NULL::VARCHAR",
+    "pg_get_function_arguments": "''", "pg_get_function_sqlbody": "NULL::VARCHAR",
+    "pg_get_serial_sequence": "NULL::VARCHAR", "pg_get_statisticsobjdef_columns": "NULL::VARCHAR",
+    "pg_stat_get_numscans": "0::BIGINT", "pg_advisory_unlock_all": "''",
+    "pg_type_is_visible": "true", "pg_function_is_visible": "true",
+    "pg_operator_is_visible": "true", "pg_opclass_is_visible": "true",
+    "pg_collation_is_visible": "true", "pg_statistics_obj_is_visible": "true",
+    "pg_ts_config_is_visible": "true", "pg_relation_is_publishable": "false",
+}  # fmt: skip
+"""Functions that have one answer here."""
 
-
-def _mean_as_postgresql(tree: exp.Expr) -> None:
-    """Gives operators over what the catalog contains the meaning that they have in PostgreSQL.
-
-    Clients expect that. Over everything else they mean what they mean to DuckDB.
-    """
-    kinds = (exp.Div, exp.Like, exp.ILike, exp.Format, exp.Coalesce, exp.DPipe, exp.Anonymous)
-    for node in list(tree.find_all(*kinds)):
-        if not asks_catalog(node):
-            if isinstance(node, exp.Format):  # whose template sqlglot would rewrite
-                node.replace(exp.Anonymous(this="format", expressions=_arguments(node)))
-            continue
-        if isinstance(node, exp.Coalesce):
-            _coalesce(node)
-        elif isinstance(node, exp.DPipe):
-            if isinstance(node.expression, exp.Array):  # NULL for DuckDB if one list is
-                lists = [node.this, node.expression]
-                node.replace(exp.Anonymous(this="list_concat", expressions=lists))
-        elif isinstance(node, exp.Anonymous):
-            if node.name.lower() == "age" and len(node.expressions) == 1:
-                node.replace(literal(1))
-        elif isinstance(node, exp.Div):
-            if _is_integer(node.this) and _is_integer(node.expression):
-                node.replace(exp.IntDiv(this=node.this, expression=node.expression))
-        elif isinstance(node, exp.Format):
-            node.replace(formatted(_arguments(node)))
-        elif (
-            not isinstance(node.parent, exp.Escape)
-            and is_text(node.expression)
-            and "\\" in node.expression.name
-        ):  # DuckDB has no character that escapes unless it is said
-            node.replace(exp.Escape(this=node.copy(), expression=literal("\\")))
-
-
-def _is_duckdbs(kind: exp.DataType) -> bool:
-    """Whether a type is written as DuckDB knows it."""
-    udt = exp.DataType.Type.USERDEFINED
-    return all(part.this != udt for part in kind.find_all(exp.DataType))
-
-
-def _is_integer(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Cast):
-        return type_name(node.to) in ("int2", "int4", "int8")
-    return isinstance(node, exp.Literal) and node.is_int
-
+_LEAST = {"current_setting": 1, "set_config": 2, "pg_has_role": 1, "generate_subscripts": 1}
+"""How many arguments a function must have to be rewritten."""
 
 _DATABASE_COLUMNS = re.compile(r"datname|catalog_name|\w+_catalog")
 _USER_COLUMNS = frozenset({"rolname", "usename", "groname", "role_name", "grantee"})
+_REGPROCS = ("regprocedure", "regoper", "regconfig")
+_TEXTS = frozenset({"text", "name", "char", "varchar", "bpchar", "cstring"})
 
 
-class _Rewriting:
-    """Rewrites the statements of one session."""
+class _Rewriting(Translation):
+    """Changes the tree of one statement of a session."""
 
-    def __init__(self, session: SessionInfo) -> None:
-        self._session = session
-        self._path = listed(session.path)
-        self._user = literal(session.user)
-        self._known: Mapping[str, Callable[[Sequence[exp.Expr]], exp.Expr]] = {
-            "current_database": lambda _: literal(session.database),
-            "current_catalog": lambda _: literal(session.database),
-            "current_schema": lambda _: literal(session.layer),
+    def __init__(self, text: str, session: SessionInfo, parser: duckdb.DuckDBPyConnection) -> None:
+        super().__init__(text, session.database, parser)
+        self._session, self._types = session, Types(text)
+        self._user = quoted(session.user)
+        self._path = _listed(session.path)
+        self._constants: Mapping[str, str] = {
+            **_CONSTANTS,
+            **dict.fromkeys(("current_user", "session_user", "user", "current_role"), self._user),
+            **dict.fromkeys(("current_database", "current_catalog"), quoted(session.database)),
+            "current_schema": quoted(session.layer),
+            "version": quoted(f"PostgreSQL {VERSION} (trilayer), on DuckDB"),
+            "pg_backend_pid": str(session.pid),
+        }
+        self._calls: Mapping[str, Callable[[Sequence[Node]], Node]] = {
             "current_schemas": self._schemas,
-            "current_user": lambda _: self._user.copy(),
-            "session_user": lambda _: self._user.copy(),
-            "user": lambda _: self._user.copy(),
-            "current_role": lambda _: self._user.copy(),
-            "version": lambda _: literal(f"PostgreSQL {VERSION} (trilayer), on DuckDB"),
-            "pg_backend_pid": lambda _: literal(session.pid),
             "current_setting": self._current_setting,
             "set_config": lambda given: given[1],
-            "pg_has_role": lambda given: macro("_allowed", given[-1]),
-            "pg_sleep": lambda _: literal(""),
-            "json_build_object": lambda given: exp.Anonymous(this="json_object", expressions=given),
-            "json_build_array": lambda given: exp.Anonymous(this="json_array", expressions=given),
-            "generate_subscripts": subscripts,
-            "array_length": lambda given: macro("array_length", *given),
-            "pg_typeof": lambda given: macro("pg_typeof", *given),
-            "to_regtype": lambda given: macro("to_regtype", *given),
+            "pg_has_role": lambda given: self._made("_pg._allowed($1)", given[-1]),
         }
 
-    def of(self, tree: exp.Expr) -> exp.Expr:
-        """The statement, rewritten from the inside out."""
-        ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-        hidden = [(column, self._hidden(column)) for column in tree.find_all(exp.Column)]
-        for column, value in hidden:
-            if value is not None:
-                column.replace(value)
-        holder = exp.Paren(this=tree)
-        for node in reversed(list(tree.walk(bfs=True))):
-            if node is tree and not isinstance(node, exp.Subquery | exp.Query):
-                continue
-            made = self._node(node, ctes)
-            if made is not node:
-                node.replace(made)
-        return holder.this
+    def begin(self, tree: Node) -> Columns:
+        """Finds the types of all expressions, and returns the columns of the answer."""
+        columns = self._types.query(tree)
+        self._write_as_names(tree, columns or ())
+        return columns
 
-    def _node(self, node: exp.Expr, ctes: set[str]) -> exp.Expr:
-        if isinstance(node, exp.Table):
-            return self._table(node, ctes)
-        if isinstance(node, exp.Cast):
-            return self._cast(node)
-        if isinstance(node, exp.Column):
-            return self._column(node)
-        if isinstance(node, exp.Dot):
-            return self._dot(node)
-        if isinstance(node, exp.Bracket):
-            return _bracket(node)
-        if isinstance(node, exp.Any | exp.All):
-            return _any(node)
-        if isinstance(node, exp.DPipe):
-            return self._joined(node)
-        if isinstance(node, exp.RegexpLike | exp.RegexpILike):  # regexp_matches has other rows
-            flags = [literal("i")] if isinstance(node, exp.RegexpILike) else []
-            return macro("regexp_like", node.this, node.expression, *flags)
-        if isinstance(node, exp.Initcap):
-            return macro("initcap", node.this)
-        if isinstance(node, exp.Func):
-            return self._function(node)
-        return node
+    def _write_as_names(self, query: Node, columns: Sequence[Output]) -> None:
+        """Makes names of the numbers that an answer would have for regclass and its like."""
+        if not any(is_registered(column.type) for column in columns):
+            return
+        if query["type"] == "SET_OPERATION_NODE":
+            for each in query["children"]:
+                self._write_as_names(each, columns)
+        if query["type"] != "SELECT_NODE":
+            return
+        listed = [one for each in query["select_list"] for one in self._unstarred(query, each)]
+        if len(listed) == len(columns):
+            query["select_list"] = [
+                self._as_name(each, column) if is_registered(column.type) else each
+                for each, column in zip(listed, columns, strict=True)
+            ]
+
+    def _unstarred(self, query: Node, node: Node) -> list[Node]:
+        if node["class"] != "STAR":
+            return [node]
+        made = []
+        for source in starred(node, self._types.sources[id(query)]):
+            for column in source.columns or ():
+                path = ".".join(_identifier(part) for part in (source.alias, column.name) if part)
+                made.append(self._made(path) | {"of": [], "is": column.type})
+        return made
+
+    def _as_name(self, node: Node, column: Output) -> Node:
+        made = self._made("CAST($1 AS text)", node | {"alias": ""})
+        return made | {"alias": column.name, "of": [column.type]}
 
     # -- relations ---------------------------------------------------------------------------------
 
-    def _table(self, node: exp.Table, ctes: set[str]) -> exp.Expr:
-        if not isinstance(node.this, exp.Identifier):
-            return self._table_function(node)
-        if node.catalog.lower() == self._session.database.lower():
-            node.set("catalog", None)
-        relation = relation_of(node)
-        if relation is None or (not node.db and node.name.lower() in ctes):
+    def _table(self, node: Node) -> Node:
+        node = super()._table(node)
+        if "relation" not in node:
             return node
-        alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(node.name))
-        inner = exp.table_(relation.name, db=SCHEMAS[relation.schema], quoted=True)
+        relation = shapes().relations[tuple(node["relation"])]
         replaced = self._of_session(relation)
+        alias = node["alias"] or relation.name
         if replaced:
-            star = exp.Star(replace=[exp.alias_(sql, name) for name, sql in replaced])
-            made: exp.Expr = exp.Subquery(this=exp.select(star).from_(inner), alias=alias)
-        else:
-            inner.set("alias", alias)
-            made = inner
-        for name in ("joins", "laterals", "pivots", "sample"):
-            if node.args.get(name):
-                made.set(name, node.args[name])
-        return made
+            columns = ", ".join(f"{sql} AS {_identifier(name)}" for name, sql in replaced)
+            sql = f"(SELECT * REPLACE ({columns}) FROM {relation.in_duckdb})"
+            made = self._subquery(self._made(sql)["subquery"], alias, node["column_name_alias"])
+            return made | {"sample": node["sample"]}
+        schema = SCHEMAS[relation.schema]
+        return node | {
+            "schema_name": schema, "table_name": relation.name, "alias": alias,
+            "qualified_name": {"path": [schema, relation.name]},
+        }  # fmt: skip
 
-    def _of_session(self, relation: Relation) -> list[tuple[str, exp.Expr]]:
+    def _of_session(self, relation: Relation) -> list[tuple[str, str]]:
         """The columns of a relation that have the database's or the user's name."""
-        found: list[tuple[str, exp.Expr]] = []
+        found: list[tuple[str, str]] = []
         for column in relation.columns:
-            name = f'"{column.name}"'
+            name = _identifier(column.name)
             if _DATABASE_COLUMNS.fullmatch(column.name):
-                value = literal(self._session.database).sql("duckdb")
-                found.append((column.name, parsed(f"replace({name}, '$database', {value})")))
+                value = quoted(self._session.database)
+                found.append((column.name, f"replace({name}, '$database', {value})"))
             elif column.name in _USER_COLUMNS:
-                value = self._user.sql("duckdb")
-                found.append((column.name, parsed(f"replace({name}, '$user', {value})")))
+                found.append((column.name, f"replace({name}, '$user', {self._user})"))
             elif relation.name == "pg_settings" and column.name in ("setting", "reset_val"):
-                value = f"CASE lower(name) {self._cases()} ELSE {name} END"
-                found.append((column.name, parsed(value)))
+                found.append((column.name, f"CASE lower(name) {self._cases()} ELSE {name} END"))
         return found
 
     def _cases(self) -> str:
         """The session's settings as parts of a CASE."""
-        return " ".join(
-            f"WHEN {literal(key).sql('duckdb')} THEN {literal(value).sql('duckdb')}"
-            for key, value in self._session.all_settings().items()
-        )
+        settings = self._session.all_settings().items()
+        return " ".join(f"WHEN {quoted(key)} THEN {quoted(value)}" for key, value in settings)
 
-    def _table_function(self, node: exp.Table) -> exp.Expr:
+    def _table_function(self, node: Node) -> Node:
         """A function in FROM: one of rows, of records, or of a single value."""
-        call = node.this.expression if isinstance(node.this, exp.Dot) else node.this
-        alias = node.args.get("alias")
-        name = function_name(call)
-        if name == "unnest" and call.expressions and _expanded(call.expressions[0]):
-            given = [call.expressions[0], parsed("recursive := true")]
-            select = exp.select(exp.Anonymous(this="unnest", expressions=given))
-            return exp.Subquery(this=select, alias=alias)
-        if name in ("pg_get_keywords", "range"):
-            return node
-        if name in ROWS or alias is None:
-            if alias is not None and not alias.args.get("columns"):
-                alias.set("columns", [exp.to_identifier(alias.name)])
-            return node
-        select = exp.select(exp.alias_(node.this.copy(), alias.name, quoted=True))
-        return exp.Subquery(this=select, alias=alias)
+        call, name = node["function"], node.get("called", "")
+        alias, columns = node["alias"] or name, node["column_name_alias"]
+        if name in RECORDS:
+            sql = "(SELECT unnest($1, recursive := true))"
+            subquery = self._made(sql, *arguments_of(call)[:1])["subquery"]
+            return self._subquery(subquery, alias, columns)
+        if call["class"] != "FUNCTION" or (call["schema"] == "_pg" and name not in _TABLES):
+            subquery = self._made("(SELECT $1)", call)["subquery"]
+            return self._subquery(subquery, alias, columns or [alias])
+        return super()._table_function(node)
 
     # -- expressions -------------------------------------------------------------------------------
 
-    def _column(self, node: exp.Column) -> exp.Expr:
-        """The column as DuckDB finds it: relations of the catalog are known by their names alone.
+    def change(self, node: Any) -> Any:
+        """The node that stands for one, which may be the same."""
+        is_coalesce = isinstance(node, dict) and node.get("type") == "OPERATOR_COALESCE"
+        if is_coalesce and node.get("is", "").startswith("_"):
+            texts = [(each, _text(each)) for each in node["children"]]
+            node["children"] = [
+                self._made(array_text(text)) if text else each for each, text in texts
+            ]
+        return super().change(node)
 
-        What has no name of a schema or database is the path to a field of a struct.
-        """
-        names_database = node.catalog.lower() == self._session.database.lower()
-        if names_database:
-            node.set("catalog", None)
-        if node.db.lower() in SCHEMAS and not node.catalog:
-            node.set("db", None)
+    def _name_columns(self, select: Node) -> None:
+        for each in select["select_list"]:
+            if "keyword" in each or "hidden" in each:  # a value takes their place
+                each["alias"] = each["alias"] or each["column_names"][-1]
+        super()._name_columns(select)
+
+    def _column(self, node: Node) -> Node:
+        """Relations of the catalog are known by their names alone."""
+        if "keyword" in node:
+            return self._made(self._constants[node["keyword"]]) | {"alias": node["alias"]}
+        if "hidden" in node:
+            value = {"tableoid": f"{node['hidden']}::UINTEGER", "ctid": "'(0,1)'"}
+            made = self._made(value.get(node["column_names"][-1].lower(), "1::UINTEGER"))
+            return made | {"alias": node["alias"]}
+        node = super()._column(node)
+        path = node["column_names"]
+        if len(path) > 2 and path[-3].lower() in SCHEMAS:
+            node["column_names"] = path[-2:]
         return node
 
-    def _hidden(self, node: exp.Column) -> exp.Expr | None:
-        """What stands for a column that each table of PostgreSQL hides, or for a keyword."""
-        name = node.name.lower()
-        if is_keyword(node):
-            return self._known[name]([])
-        relation = hidden_in(node)
-        if relation is None:
-            return None
-        value = {"tableoid": f"{relation.oid}::UINTEGER", "ctid": "'(0,1)'"}
-        return parsed(value.get(name, "1::UINTEGER"))
+    def _function(self, node: Node) -> Node:
+        if node["schema"] in SCHEMAS:
+            node["schema"] = ""
+            node["qualified_name"] = {"path": [node["function_name"]]}
+        made = None if node["schema"] else self._of_catalog(node)
+        return super()._function(node) if made is None else made | {"alias": node["alias"]}
 
-    def _dot(self, node: exp.Dot) -> exp.Expr:
-        """A function with its schema, or a field of a record."""
-        if isinstance(node.expression, exp.Func) and isinstance(node.this, exp.Identifier):
-            return node.expression if node.this.name.lower() in SCHEMAS else node
-        return node
-
-    def _function(self, node: exp.Func) -> exp.Expr:
-        name = function_name(node)
-        arguments = _arguments(node)
+    def _of_catalog(self, node: Node) -> Node | None:
+        """What stands for a function of the catalog; None for all others."""
+        name, arguments, of = node["function_name"], arguments_of(node), node.get("of", ())
+        if name == "||" and len(arguments) == 2:
+            return self._joined_lists(node, arguments)
+        if name == "age" and of == ["xid"]:
+            return self._made("1")
         if name in RECORDS:
-            return exp.Anonymous(this="unnest", expressions=[macro(RECORDS[name], *arguments)])
-        if len(arguments) < LEAST.get(name, 0):
-            return node
-        if name in self._known:
-            return self._known[name](arguments)
-        if name in CONSTANTS:
-            return parsed(CONSTANTS[name])
+            return self._made(f"unnest(_pg.{name.removeprefix('_pg_')}($1))", *arguments)
+        if len(arguments) < _LEAST.get(name, 0):
+            return None
+        if name == "generate_subscripts":
+            places = "0, len($1) - 1" if of[0] in VECTORS else "1, len($1)"
+            return self._made(f"unnest(generate_series({places}))", arguments[0])
+        if name in self._calls:
+            return self._calls[name](arguments)
+        if name in self._constants:
+            return self._made(self._constants[name])
         if re.fullmatch(r"has_\w+_privilege", name) and arguments:
-            return macro("_allowed", arguments[-1])
-        added = macros().get(name)
-        if added is None or (isinstance(node.parent, exp.Dot) and node.parent.this.name == "_pg"):
-            return node
+            return self._made("_pg._allowed($1)", arguments[-1])
+        if (added := _macros().get(name)) is None:
+            return None
+        return self._macro(name, *arguments, added=added)
+
+    def _macro(self, name: str, *arguments: Node, added: Sequence[str] | None = None) -> Node:
+        """A call of a macro of functions.sql."""
         more = {"path_": self._path, "user_": self._user}
-        return macro(name, *arguments, *(more[a].copy() for a in ("path_", "user_") if a in added))
+        added = _macros()[name] if added is None else added
+        places = [f"${place}" for place, _ in enumerate(arguments, 1)]
+        listed = ", ".join([*places, *(more[each] for each in added)])
+        return self._made(f"_pg.{name}({listed})", *arguments)
 
-    def _schemas(self, arguments: Sequence[exp.Expr]) -> exp.Expr:
-        implicit = arguments[0].sql().lower() == "true" if arguments else False
-        return listed(self._session.path if implicit else self._session.search_path)
+    def _joined_lists(self, node: Node, arguments: Sequence[Node]) -> Node | None:
+        of = node.get("of", ("", ""))
+        if any(type_.startswith("_") for type_ in of):
+            return self._made("list_concat($1, $2)", *arguments)  # || of NULL is NULL
+        for argument, type_ in zip(node["arguments"], of, strict=True):
+            if is_registered(type_):
+                argument["expression"] = self._to_text(type_, argument["expression"])
+        return None
 
-    def _current_setting(self, arguments: Sequence[exp.Expr]) -> exp.Expr:
-        if not is_text(arguments[0]):
-            name = arguments[0].sql("duckdb")
-            return parsed(f"coalesce(CASE lower({name}) {self._cases()} END, _pg.setting({name}))")
-        value = _setting(arguments[0].name, self._session)
-        if value is not None:
-            return literal(value)
+    def _schemas(self, arguments: Sequence[Node]) -> Node:
+        is_implicit = bool(arguments) and arguments[0].get("literal", {}).get("text") == "true"
+        return self._made(_listed(self._session.path if is_implicit else self._session.search_path))
+
+    def _current_setting(self, arguments: Sequence[Node]) -> Node:
+        literal = arguments[0].get("literal", {})
+        if literal.get("kind") != "STRING":
+            sql = f"coalesce(CASE lower($1) {self._cases()} END, _pg.setting($1))"
+            return self._made(sql, arguments[0])
+        if (value := _setting(literal["text"], self._session)) is not None:
+            return self._made(quoted(value))
         if len(arguments) > 1:
-            return exp.cast(exp.null(), "text", dialect="duckdb")
-        message = f'unrecognized configuration parameter "{arguments[0].name}"'
-        return exp.Anonymous(this="error", expressions=[literal(message)])
+            return self._made("NULL::VARCHAR")
+        message = f'unrecognized configuration parameter "{literal["text"]}"'
+        return self._made(f"error({quoted(message)})")
 
-    def _cast(self, node: exp.Cast) -> exp.Expr:
-        to, inner = type_name(node.to), node.this
-        if to.startswith("_") and not is_text(inner) and _is_duckdbs(node.to):
-            return node  # it may have a fixed size
+    def _extracted(self, node: Node) -> Node:
+        """The elements of a vector are counted from 0."""
+        if node.get("of", ("",))[0] in VECTORS:
+            return self._made("$1[$2 + 1]", *node["children"]) | {"alias": node["alias"]}
+        return super()._extracted(node)
+
+    def _converted(self, node: Node) -> Node | None:
+        to, child = names.type_of(node["type_expr"], self._text), node["child"]
+        of = node.get("of", ("",))[0]
         if is_registered(to):
-            return self._to_number(to, inner)
-        if to.startswith("_") and is_text(inner):
-            inner = listed(_elements(inner.name))
-        if to in _TEXTS:
-            text = self._to_text(inner)
-            sizes = [size.this for size in node.to.expressions]
-            return exp.Anonymous(this="left", expressions=[text, *sizes]) if sizes else text
-        if not to:
-            return node
-        if node.to.this != exp.DataType.Type.USERDEFINED and not to.startswith("_"):
-            return node
-        stored = shapes().in_duckdb(to)
-        return exp.Cast(this=inner, to=exp.DataType.build(stored, dialect="duckdb"))
+            return self._to_number(to, child, of)
+        if to in _TEXTS and (of in VECTORS or is_registered(of)):
+            return self._to_text(of, child)
+        if to.startswith("_") and (text := _text(child)):
+            child = self._made(array_text(text))
+        if to and to.removeprefix("_") not in _SHARED:
+            return self._made(f"CAST($1 AS {shapes().in_duckdb(to)})", child)
+        return super()._converted(node)
 
-    def _joined(self, node: exp.DPipe) -> exp.Expr:
-        for name in ("this", "expression"):
-            if is_registered(_catalog_type(node.args[name])):
-                node.set(name, self._to_text(node.args[name].copy()))
-        return node
+    def _to_number(self, to: str, child: Node, of: str) -> Node:
+        name = "regproc" if to in _REGPROCS else to
+        if of == "oid" or is_registered(of):
+            return self._made("CAST($1 AS UINTEGER)", child)
+        return self._macro("to_regrole" if name == "regrole" else name, child)
 
-    def _to_number(self, to: str, inner: exp.Expr) -> exp.Expr:
-        name = {"regprocedure": "regproc", "regoper": "regproc", "regconfig": "regproc"}.get(to, to)
-        known = _catalog_type(inner)
-        if name in _NUMBERED and (known == "oid" or is_registered(known)):
-            return macro(f"{name}_number", inner)
-        if name == "regclass":
-            return macro("regclass", inner, self._path.copy())
-        if name == "regrole":
-            return macro("to_regrole", inner, self._user.copy())
-        return macro(name, inner)
-
-    def _to_text(self, inner: exp.Expr) -> exp.Expr:
+    def _to_text(self, of: str, child: Node) -> Node:
         """A value as text, where DuckDB would write a list or a number otherwise."""
-        type_ = _catalog_type(inner)
-        if type_ == "regrole":
-            return macro("pg_get_userbyid", inner, self._user.copy())
-        if type_ == "regclass":
-            return macro("regclass_text", inner, self._path.copy())
-        if is_registered(type_):
-            return macro(f"{type_}_text", inner)
-        if type_ in ("int2vector", "oidvector"):
-            return exp.Anonymous(this="array_to_string", expressions=[inner, literal(" ")])
-        if type_.startswith("_"):
-            return exp.Anonymous(
-                this="concat",
-                expressions=[literal("{"), exp.Anonymous(
-                    this="array_to_string", expressions=[inner, literal(",")]), literal("}")],
-            )  # fmt: skip
-        return exp.Cast(this=inner, to=exp.DataType.build("VARCHAR", dialect="duckdb"))
+        if of == "regrole":
+            return self._macro("pg_get_userbyid", child)
+        if of in VECTORS:
+            return self._made("array_to_string($1, ' ')", child)
+        return self._macro(f"{'regproc' if of in _REGPROCS else of}_text", child)
 
 
-_NUMBERED = frozenset({"regclass", "regtype", "regproc", "regnamespace"})
-"""The types for which a number needs no look-up."""
+_SHARED = frozenset({"bool", "bytea", "int2", "int4", "int8", "float4", "float8", "numeric", "date",
+                     "time", "timestamp", "timestamptz", "interval", "uuid", "json", "jsonb", "bit",
+                     "text", "varchar", "bpchar"})  # fmt: skip
+"""Types that DuckDB has, too."""
 
-_TEXTS = frozenset({"text", "name", "char", "varchar", "bpchar", "cstring"})
-
-
-def _catalog_type(node: exp.Expr) -> str:
-    """The type of a column of the catalog, or of a value that was cast to regclass or its like."""
-    if isinstance(node, exp.Column):
-        return "" if is_of_views(node) else shapes().columns.get(node.name.lower(), "")
-    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Anonymous):
-        name = node.expression.name.removeprefix("to_").removesuffix("_number")
-        name = "regtype" if name == "pg_typeof" else name
-        return name if is_registered(name) else ""
-    return ""
+_TABLES = ("pg_get_keywords",)
+"""Macros that return rows."""
 
 
-def _arguments(node: exp.Func) -> list[exp.Expr]:
-    if isinstance(node, exp.Anonymous):
-        return list(node.expressions)
-    given = [node.args.get(name) for name in node.arg_types]
-    return [
-        argument
-        for value in given
-        for argument in (value if isinstance(value, list) else [value])
-        if isinstance(argument, exp.Expr)
-    ]
+def _text(node: Node) -> str:
+    """The text that a literal is; empty for all other nodes."""
+    literal = node.get("literal", {})
+    return literal["text"] if literal.get("kind") == "STRING" else ""
 
 
-def _expanded(node: exp.Expr) -> exp.Expr | None:
-    """The list of records that a macro returns; None if the node is something else."""
-    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Anonymous):
-        return node if node.expression.name in RECORDS.values() else None
-    return None
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
-def _elements(text: str) -> list[str]:
-    """The elements of an array as PostgreSQL writes it."""
-    found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^\s,{}"][^,{}]*)', text)
-    return [re.sub(r"\\(.)", r"\1", quoted) if quoted else bare.strip() for quoted, bare in found]
-
-
-def _any(node: exp.Any | exp.All) -> exp.Expr:
-    inner = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
-    if isinstance(inner, exp.Array) and any(isinstance(e, exp.Query) for e in inner.expressions):
-        return type(node)(this=exp.paren(inner.expressions[0]))  # DuckDB compares with lists here
-    if is_text(inner) and inner.name.startswith("{"):
-        return type(node)(this=listed(_elements(inner.name)))
-    return node
-
-
-def _coalesce(node: exp.Coalesce) -> None:
-    for other in node.expressions:
-        if is_text(other) and re.fullmatch(r"\{.*\}", other.name):
-            other.replace(listed(_elements(other.name)))
-
-
-def _bracket(node: exp.Bracket) -> exp.Expr:
-    """The elements of a vector are counted from 0."""
-    if (
-        isinstance(node.this, exp.Column)
-        and _catalog_type(node.this) in ("int2vector", "oidvector")
-        and len(node.expressions) == 1
-    ):
-        place = node.expressions[0]
-        node.set("expressions", [exp.paren(exp.Add(this=place.copy(), expression=literal(1)))])
-    return node
+def _listed(values: Sequence[str]) -> str:
+    return f"[{', '.join(map(quoted, values))}]"

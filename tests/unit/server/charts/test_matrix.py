@@ -22,15 +22,8 @@ COLUMNS = {
     "ai": "ARRAY[seconds, 7]",
     "j": "('{\"b\": [1, 2], \"a\": ' || coalesce(seconds::text, 'null') || '}')::json",
 }
-LITERALS = [
-    "7",
-    "0.5",
-    "'7'",
-    "interval '1 day'",
-    "date '2024-03-31'",
-    "nullif(i4, 0)",
-    "'{7}'::int[]",
-]
+LITERALS = ["7", "0.5", "'7'", "interval '1 day'", "date '2024-03-31'", "nullif(i4, 0)",
+            "'{7}'::int[]"]  # fmt: skip
 NUMBER_COLUMNS = ["i4", "i8", "n", "f8"]
 TIMES = ["d", "ts", "iv"]
 LISTED = ", ".join(f"{sql} AS {name}" for name, sql in COLUMNS.items())
@@ -40,26 +33,12 @@ GROUPS = f"FROM {V} GROUP BY country ORDER BY country"
 
 
 def each(template, *lists):
-    """The template with each combination of values in the places of `{}`."""
-    return [template.format(*values) for values in itertools.product(*lists)]
+    """The template with each combination of values, or of a text's words, in the places of `{}`."""
+    values = [words.split() if isinstance(words, str) else words for words in lists]
+    return [template.format(*each) for each in itertools.product(*values)]
 
 
-SIGNS = [
-    "+",
-    "-",
-    "*",
-    "=",
-    "<>",
-    "<",
-    ">=",
-    "||",
-    "~",
-    "~*",
-    "LIKE",
-    "ILIKE",
-    "&&",
-    "IS DISTINCT FROM",
-]
+SIGNS = ["+", "-", "*", "=", "<", "||", "~", "LIKE", "IS DISTINCT FROM"]
 OPERATORS = [
     *each("{} {} {}", COLUMNS, SIGNS, [*COLUMNS, *LITERALS]),
     *each("{} {} {}", LITERALS, SIGNS, COLUMNS),
@@ -71,7 +50,7 @@ OPERATORS = [
     ),
     *each(
         "{}({}) / 7",
-        ["round", "trunc", "sign", "ceil", "floor", "abs", "sqrt", "-"],
+        "round trunc sign ceil floor abs sqrt -",
         ["i4", "i8", "n", "abs(f8)"],
     ),
     *each("iv {}", ["/ 2", "* 1.5", "* -1", "/ nullif(i4, 0)"]),
@@ -104,67 +83,27 @@ CASTS = [*each("{}::{}", COLUMNS, TYPES), *each("({}::{})::text", COLUMNS, TYPES
 FUNCTIONS = [
     *each(
         "{}({})",
-        [
-            "abs",
-            "ceil",
-            "floor",
-            "round",
-            "trunc",
-            "sign",
-            "sqrt",
-            "exp",
-            "ln",
-            "length",
-            "reverse",
-            "btrim",
-            "md5",
-            "ascii",
-            "concat",
-            "to_json",
-            "date",
-            "quote_literal",
-            "cardinality",
-            "int4",
-            "int8",
-            "float8",
-            "timestamptz",
-            "+",
-            "-",
-            "NOT",
-        ],
+        (
+            "abs ceil floor round trunc sign sqrt exp ln length reverse btrim md5 ascii concat "
+            "to_json date quote_literal cardinality int4 int8 float8 timestamptz + - NOT"
+        ),
         COLUMNS,
     ),
     *each("{}('x', {})", ["concat", "json_build_object", "json_build_array"], COLUMNS),
     *each("concat_ws('-', {}, {})", COLUMNS, ["t", "f8", "b"]),
+    *each("round({})", ["f8 + 0.5", "n / 2", "f8::float4"]),
     *each(
         "{}({}, {})",
         ["coalesce", "greatest", "least", "nullif"],
         COLUMNS,
-        ["7", "0.5", "'7'", "i8", "f8", "ts"],
+        "7 0.5 '7' i8 f8 ts",
     ),
     *each("CASE WHEN b THEN {} ELSE {} END", COLUMNS, ["7", "0.5", "NULL", "i8", "f8"]),
 ]
-PARTS = [
-    "century",
-    "day",
-    "decade",
-    "dow",
-    "doy",
-    "epoch",
-    "hour",
-    "isodow",
-    "isoyear",
-    "julian",
-    "microseconds",
-    "millennium",
-    "milliseconds",
-    "minute",
-    "month",
-    "quarter",
-    "second",
-    "week",
-    "year",
-]
+PARTS = (
+    "century day decade dow doy epoch hour isodow isoyear julian microseconds millennium "
+    "milliseconds minute month quarter second week year"
+)
 MOMENTS = [
     *each("extract({} FROM {})", PARTS, TIMES),
     *each("date_part('{}', {})", PARTS, TIMES),
@@ -184,25 +123,29 @@ SHARES = ["", " / 2", " * 2", " % 7", " FILTER (WHERE b)", " + 0.5", "::int", " 
 AGGREGATES = [
     *each(
         "{}({})",
-        [
-            "count",
-            "sum",
-            "avg",
-            "min",
-            "max",
-            "stddev",
-            "stddev_pop",
-            "var_pop",
-            "variance",
-            "bool_and",
-            "every",
-            "bit_or",
-        ],
+        "count sum avg min max stddev stddev_pop var_pop variance bool_and every bit_or",
         COLUMNS,
     ),
     *each("{}(DISTINCT {})", ["count", "sum"], COLUMNS),
     *each("{}({}){}", ["sum", "avg", "min", "max", "count"], [*NUMBER_COLUMNS, "iv"], SHARES),
     *each("round({}({})) / 7", ["sum", "max", "min"], NUMBER_COLUMNS),
+    *each("100 * {}({}) / 7", ["sum", "min", "max", "count"], NUMBER_COLUMNS),
+    *each(
+        "sum({}) / 7",
+        [
+            *each("{}{}", ["DISTINCT ", "1 - "], NUMBER_COLUMNS),
+            *each("CASE WHEN i4 > 50 THEN {} ELSE 0 END", NUMBER_COLUMNS),
+        ],
+    ),
+    *each("sum({}) / sum({})", NUMBER_COLUMNS, ["i4", "i8"]),
+    *each("sum({}) * interval '1 second'", NUMBER_COLUMNS),
+    *each(
+        "date_trunc('{}', {}({}))",
+        ["hour", "month"],
+        ["min", "max"],
+        [*TIMES[:2], "ts::timestamptz"],
+    ),
+    "sum(count(*)) OVER () / 7",
     *each("coalesce(sum({}), 0) / 7", NUMBER_COLUMNS),
     *each("max({}) || '%'", COLUMNS),
     *each("{}(0.5) WITHIN GROUP (ORDER BY {})", ["percentile_cont", "percentile_disc"], COLUMNS),
@@ -224,7 +167,7 @@ WINDOWS = [
     ),
     *each(
         "{}({}) OVER (ORDER BY visit ROWS 2 PRECEDING)",
-        ["sum", "avg", "min", "max", "count", "lag", "first_value"],
+        "sum avg min max count lag first_value",
         COLUMNS,
     ),
     *each("100 * {} / nullif(sum({}) OVER (), 0)", NUMBER_COLUMNS, NUMBER_COLUMNS),
@@ -257,7 +200,7 @@ TEXTS = [
 WORDS = ["t", "tr", "TRUE", "yes", "on", "1", "f", "no", "of", "off", "0", " n ", "o", "2", "", "x"]
 NUMBERS_AS_TEXT = ["1.5", "1e3", "0x1F", "1_000", " 7 ", "-7", "+7", "", ".", "1.", "12abc", "1e"]
 FAILING = [
-    *each("{}({})", ["sqrt", "ln", "log", "exp", "acos", "asin"], ["-1", "0", "2", "1000", "NULL"]),
+    *each("{}({})", "sqrt ln log exp acos asin", ["-1", "0", "2", "1000", "NULL"]),
     *each("{}(f8)", ["sqrt", "ln", "log", "exp", "acos"]),
     *each("power({}, {})", ["0", "2", "f8"], ["-1", "2", "0.5"]),
     *each("{} ^ {}", ["0", "2", "f8", "(-8)"], ["-1", "2", "0.5", "400"]),
@@ -302,13 +245,28 @@ RELATIONS = [
     "SELECT * FROM (SELECT 1 a, 2 b) x JOIN (SELECT 3 c, 2 b, 1 a) y USING (b, a)",
     "SELECT * FROM (SELECT 1 a, 2 b) x JOIN (SELECT 2 b, 3 c) y USING (b) JOIN (SELECT 5 d, 3 c) z"
     " USING (c)",
+    *each(
+        "SELECT {0} / 7 AS {0} FROM (SELECT country, sum({0}) AS {0} {1} GROUP BY 1) q"
+        " ORDER BY country",
+        NUMBER_COLUMNS,
+        [f"FROM {V}"],
+    ),
+    *each("SELECT sum({}) OVER (ORDER BY visit) / 7 AS x {}", NUMBER_COLUMNS, [ROWS]),
+    "SELECT substr('abcd', -1), substr('abcd', 0, 2), substring('abcd' FROM -1 FOR 4),"
+    " substring(product, -1, 4), substr(product, 2) FROM tables.visits ORDER BY visit",
+    *each(
+        "SELECT * FROM unnest(ARRAY['a', 'b'], ARRAY[1, 2, 3]) {}",
+        ["WITH ORDINALITY AS u(k, v, n)", "AS u(k, v)"],
+    ),
+    'SELECT * FROM json_array_elements_text(\'["x", "y"]\') WITH ORDINALITY AS u(k, n)',
+    "SELECT visit, k, v, n FROM tables.visits, unnest(string_to_array(product, 'p'), ARRAY[1])"
+    " WITH ORDINALITY AS u(k, v, n) ORDER BY visit, n",
 ]
 """Statements of which the names and the order of the columns are compared, too."""
 
 OTHERWISE = re.compile(
     r"""(?:\(\w+::numeric\)::text | \(j::\w+\)::text   # digits of numeric, spaces of json
     | array_agg\((?:j|ai)\ .* | json_build_object\('x',\ f8\)  # json; -3.0 in place of -3
-    | .*&&.*                          # lists with NULL
     | quote_literal\((?:f8|ta|ai)\)
     | 0\.5\ \^\ .* )""",
     re.VERBOSE,
@@ -345,9 +303,9 @@ SETS = {
 @pytest.mark.parametrize(("expressions", "rest"), SETS.values(), ids=SETS)
 def test_an_expression_of_each_type_is_what_postgresql_makes_of_it(ours, theirs, expressions, rest):
     expected = {}
-    for expression in dict.fromkeys(expressions):
-        if not OTHERWISE.fullmatch(expression):
-            expected |= answers(theirs, [expression], rest, {})
+    wanted = [each for each in dict.fromkeys(expressions) if not OTHERWISE.fullmatch(each)]
+    for place in range(0, len(wanted), 20):
+        expected |= answers(theirs, wanted[place : place + 20], rest, {})
     asked, hints, differing = list(expected), {}, {}
     for place in range(0, len(asked), 20):
         given = answers(ours, asked[place : place + 20], rest, hints)
@@ -377,12 +335,25 @@ def test_an_expression_that_postgresql_refuses_is_refused(ours, theirs):
     assert differing == {}
 
 
-@pytest.mark.parametrize("sql", RELATIONS)
-def test_a_relation_has_the_columns_of_postgresql(ours, theirs, sql):
-    names, types, rows = answer(ours, sql)
-    their_names, their_types, their_rows = answer(theirs, sql)
-    assert (names, rows) == (their_names, their_rows)
-    assert [*map(_kind, types)] == [*map(_kind, their_types)]
+def test_a_relation_has_the_columns_of_postgresql(ours, theirs):
+    for sql in RELATIONS:
+        names, types, rows = answer(ours, sql)
+        their_names, their_types, their_rows = answer(theirs, sql)
+        assert (sql, names, rows) == (sql, their_names, their_rows)
+        assert (sql, [*map(_kind, types)]) == (sql, [*map(_kind, their_types)])
+
+
+def test_a_function_that_is_lacking_has_a_hint(ours):
+    for sql in (
+        "regexp_matches(product, 'a(.)')",
+        "to_number('1,2', '9,9')",
+        "make_interval(days => 1)",
+        "justify_days(interval '40 days')",
+        "substring(product from '%#\"a#\"%' for '#')",
+    ):
+        with pytest.raises(psycopg.Error) as caught:
+            ours.execute(f"SELECT {sql} FROM tables.visits".encode())
+        assert caught.value.diag.message_hint.startswith("Write ")
 
 
 @pytest.mark.parametrize("type_", ["char (9)", "char(5)", "character(5)"])

@@ -71,16 +71,6 @@ WHERE c.relkind IN ('r','p','v','m','S','f','')
   AND pg_catalog.pg_table_is_visible(c.oid)
 ORDER BY 1,2
 
--- psql: \d+ cards
-SELECT c.oid,
-  n.nspname,
-  c.relname
-FROM pg_catalog.pg_class c
-     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname OPERATOR(pg_catalog.~) '^(cards)$' COLLATE pg_catalog.default
-  AND pg_catalog.pg_table_is_visible(c.oid)
-ORDER BY 2, 3
-
 -- psql: \d+ cards, 2
 SELECT c.relchecks, c.relkind, c.relhasindex, c.relhasrules, c.relhastriggers, c.relrowsecurity, c.relforcerowsecurity, false AS relhasoids, c.relispartition, pg_catalog.array_to_string(c.reloptions || array(select 'toast.' || x from pg_catalog.unnest(tc.reloptions) x), ', ')
 , c.reltablespace, CASE WHEN c.reloftype = 0 THEN '' ELSE c.reloftype::pg_catalog.regtype::pg_catalog.text END, c.relpersistence, c.relreplident, am.amname
@@ -329,16 +319,6 @@ WHERE c.relkind IN ('r','v','m','S','f','p')
   AND n.nspname !~ '^pg_' AND pg_catalog.pg_table_is_visible(c.oid)
 ORDER BY 1, 2
 
--- psql: \d pg_class
-SELECT c.oid,
-  n.nspname,
-  c.relname
-FROM pg_catalog.pg_class c
-     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname OPERATOR(pg_catalog.~) '^(pg_class)$' COLLATE pg_catalog.default
-  AND pg_catalog.pg_table_is_visible(c.oid)
-ORDER BY 2, 3
-
 -- psql: \d pg_class, 2
 -- own rows: the catalog has no indexes
 SELECT c.relchecks, c.relkind, c.relhasindex, c.relhasrules, c.relhastriggers, c.relrowsecurity, c.relforcerowsecurity, false AS relhasoids, c.relispartition, '', c.reltablespace, CASE WHEN c.reloftype = 0 THEN '' ELSE c.reloftype::pg_catalog.regtype::pg_catalog.text END, c.relpersistence, c.relreplident, am.amname
@@ -437,28 +417,6 @@ FROM pg_catalog.pg_class c
 WHERE c.relname OPERATOR(pg_catalog.~) '^(totals)$' COLLATE pg_catalog.default
   AND n.nspname OPERATOR(pg_catalog.~) '^(speed)$' COLLATE pg_catalog.default
 ORDER BY 2, 3
-
--- psql: \d speed.totals, 2
-SELECT c.relchecks, c.relkind, c.relhasindex, c.relhasrules, c.relhastriggers, c.relrowsecurity, c.relforcerowsecurity, false AS relhasoids, c.relispartition, '', c.reltablespace, CASE WHEN c.reloftype = 0 THEN '' ELSE c.reloftype::pg_catalog.regtype::pg_catalog.text END, c.relpersistence, c.relreplident, am.amname
-FROM pg_catalog.pg_class c
- LEFT JOIN pg_catalog.pg_class tc ON (c.reltoastrelid = tc.oid)
-LEFT JOIN pg_catalog.pg_am am ON (c.relam = am.oid)
-WHERE c.oid = '{speed.totals}'
-
--- psql: \d speed.totals, 3
-SELECT a.attname,
-  pg_catalog.format_type(a.atttypid, a.atttypmod),
-  (SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid, true)
-   FROM pg_catalog.pg_attrdef d
-   WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.atthasdef),
-  a.attnotnull,
-  (SELECT c.collname FROM pg_catalog.pg_collation c, pg_catalog.pg_type t
-   WHERE c.oid = a.attcollation AND t.oid = a.atttypid AND a.attcollation <> t.typcollation) AS attcollation,
-  a.attidentity,
-  a.attgenerated
-FROM pg_catalog.pg_attribute a
-WHERE a.attrelid = '{speed.totals}' AND a.attnum > 0 AND NOT a.attisdropped
-ORDER BY a.attnum
 
 -- psql: \dconfig work_mem
 SELECT s.name AS "Parameter", pg_catalog.current_setting(s.name) AS "Value"
@@ -904,20 +862,6 @@ WHERE c.relkind IN ('p','I','')
   AND pg_catalog.pg_table_is_visible(c.oid)
 ORDER BY "Schema", "Type" DESC, "Name"
 
--- psql: \dE
-SELECT n.nspname as "Schema",
-  c.relname as "Name",
-  CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'i' THEN 'index' WHEN 'S' THEN 'sequence' WHEN 't' THEN 'TOAST table' WHEN 'f' THEN 'foreign table' WHEN 'p' THEN 'partitioned table' WHEN 'I' THEN 'partitioned index' END as "Type",
-  pg_catalog.pg_get_userbyid(c.relowner) as "Owner"
-FROM pg_catalog.pg_class c
-     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('f','')
-      AND n.nspname <> 'pg_catalog'
-      AND n.nspname !~ '^pg_toast'
-      AND n.nspname <> 'information_schema'
-  AND pg_catalog.pg_table_is_visible(c.oid)
-ORDER BY 1,2
-
 -- psql: \det
 SELECT n.nspname AS "Schema",
   c.relname AS "Table",
@@ -1054,11 +998,6 @@ SELECT pg_catalog.pg_class.relname
 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
 WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['r', 'p']) AND pg_catalog.pg_class.relpersistence != 't' AND pg_catalog.pg_table_is_visible(pg_catalog.pg_class.oid) AND pg_catalog.pg_namespace.nspname != 'pg_catalog'
 
--- SQLAlchemy: inspector, 9
-SELECT pg_catalog.pg_class.relname 
-FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
-WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['m']) AND pg_catalog.pg_class.relpersistence != 't' AND pg_catalog.pg_table_is_visible(pg_catalog.pg_class.oid) AND pg_catalog.pg_namespace.nspname != 'pg_catalog'
-
 -- SQLAlchemy: inspector, 10
 SELECT pg_catalog.pg_class.relname 
 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
@@ -1073,26 +1012,6 @@ WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['v']) AND pg_catalog.pg_class.rel
 SELECT pg_catalog.pg_class.relname 
 FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
 WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['r', 'p']) AND pg_catalog.pg_class.relpersistence != 't' AND pg_catalog.pg_namespace.nspname = 'merged'
-
--- SQLAlchemy: inspector, 13
-SELECT pg_catalog.pg_class.relname 
-FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
-WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['m']) AND pg_catalog.pg_class.relpersistence != 't' AND pg_catalog.pg_namespace.nspname = 'merged'
-
--- SQLAlchemy: inspector, 14
-SELECT pg_catalog.pg_class.relname 
-FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
-WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['v']) AND pg_catalog.pg_class.relpersistence != 't' AND pg_catalog.pg_namespace.nspname = 'tables'
-
--- SQLAlchemy: inspector, 15
-SELECT pg_catalog.pg_class.relname 
-FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
-WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['r', 'p']) AND pg_catalog.pg_class.relpersistence != 't' AND pg_catalog.pg_namespace.nspname = 'tables'
-
--- SQLAlchemy: inspector, 16
-SELECT pg_catalog.pg_class.relname 
-FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace 
-WHERE pg_catalog.pg_class.relkind = ANY (ARRAY['m']) AND pg_catalog.pg_class.relpersistence != 't' AND pg_catalog.pg_namespace.nspname = 'tables'
 
 -- SQLAlchemy: inspector, 17
 SELECT pg_catalog.pg_attribute.attname AS name, pg_catalog.format_type(pg_catalog.pg_attribute.atttypid, pg_catalog.pg_attribute.atttypmod) AS format_type, CASE WHEN pg_catalog.pg_attribute.atthasdef THEN (SELECT pg_catalog.pg_get_expr(pg_catalog.pg_attrdef.adbin, pg_catalog.pg_attrdef.adrelid) AS pg_get_expr_1 
@@ -1146,14 +1065,6 @@ FROM pg_catalog.pg_index
 WHERE NOT pg_catalog.pg_index.indisprimary AND pg_catalog.pg_index.indrelid IN ({merged.by_minute})) AS idx LEFT OUTER JOIN pg_catalog.pg_attribute ON pg_catalog.pg_attribute.attnum = idx.attnum AND pg_catalog.pg_attribute.attrelid = idx.indrelid 
 WHERE idx.indrelid IN ({merged.by_minute})) AS idx_attr GROUP BY idx_attr.indexrelid) AS idx_cols ON pg_catalog.pg_index.indexrelid = idx_cols.indexrelid LEFT OUTER JOIN pg_catalog.pg_constraint ON pg_catalog.pg_index.indrelid = pg_catalog.pg_constraint.conrelid AND pg_catalog.pg_index.indexrelid = pg_catalog.pg_constraint.conindid AND pg_catalog.pg_constraint.contype = ANY (ARRAY['p', 'u', 'x']) 
 WHERE pg_catalog.pg_index.indrelid IN ({merged.by_minute}) AND NOT pg_catalog.pg_index.indisprimary ORDER BY pg_catalog.pg_index.indrelid, pg_catalog.pg_class.relname
-
--- SQLAlchemy: inspector, 24
-SELECT attr.conrelid, array_agg(CAST(attr.attname AS TEXT) ORDER BY attr.ord) AS cols, attr.conname, min(attr.description) AS description, min(attr.indnkeyatts) AS indnkeyatts, bool_and(attr.indnullsnotdistinct) AS indnullsnotdistinct 
-FROM (SELECT con.conrelid AS conrelid, con.conname AS conname, con.description AS description, con.ord AS ord, con.indnkeyatts AS indnkeyatts, con.indnullsnotdistinct AS indnullsnotdistinct, pg_catalog.pg_attribute.attname AS attname 
-FROM pg_catalog.pg_attribute JOIN (SELECT pg_catalog.pg_constraint.conrelid AS conrelid, pg_catalog.pg_constraint.conname AS conname, unnest(pg_catalog.pg_index.indkey) AS attnum, generate_subscripts(pg_catalog.pg_index.indkey, 1) AS ord, pg_catalog.pg_index.indnkeyatts AS indnkeyatts, pg_catalog.pg_index.indnullsnotdistinct AS indnullsnotdistinct, pg_catalog.pg_description.description AS description 
-FROM pg_catalog.pg_constraint JOIN pg_catalog.pg_index ON pg_catalog.pg_constraint.conindid = pg_catalog.pg_index.indexrelid LEFT OUTER JOIN pg_catalog.pg_description ON pg_catalog.pg_description.objoid = pg_catalog.pg_constraint.oid AND pg_catalog.pg_description.classoid = CAST('pg_catalog.pg_constraint' AS REGCLASS) 
-WHERE pg_catalog.pg_constraint.contype = 'u' AND pg_catalog.pg_constraint.conrelid IN ({merged.by_minute})) AS con ON pg_catalog.pg_attribute.attnum = con.attnum AND pg_catalog.pg_attribute.attrelid = con.conrelid 
-WHERE con.conrelid IN ({merged.by_minute})) AS attr GROUP BY attr.conrelid, attr.conname ORDER BY attr.conrelid, attr.conname
 
 -- SQLAlchemy: inspector, 25
 SELECT pg_catalog.pg_class.relname, pg_catalog.pg_constraint.conname, CASE WHEN (pg_catalog.pg_constraint.oid IS NOT NULL) THEN pg_catalog.pg_get_constraintdef(pg_catalog.pg_constraint.oid, true) END AS anon_1, pg_catalog.pg_description.description 
@@ -1245,14 +1156,6 @@ FROM pg_catalog.pg_index
 WHERE NOT pg_catalog.pg_index.indisprimary AND pg_catalog.pg_index.indrelid IN ({merged.best}, {merged.by_minute}, {merged.cards}, {merged.per_price}, {merged.totals})) AS idx LEFT OUTER JOIN pg_catalog.pg_attribute ON pg_catalog.pg_attribute.attnum = idx.attnum AND pg_catalog.pg_attribute.attrelid = idx.indrelid 
 WHERE idx.indrelid IN ({merged.best}, {merged.by_minute}, {merged.cards}, {merged.per_price}, {merged.totals})) AS idx_attr GROUP BY idx_attr.indexrelid) AS idx_cols ON pg_catalog.pg_index.indexrelid = idx_cols.indexrelid LEFT OUTER JOIN pg_catalog.pg_constraint ON pg_catalog.pg_index.indrelid = pg_catalog.pg_constraint.conrelid AND pg_catalog.pg_index.indexrelid = pg_catalog.pg_constraint.conindid AND pg_catalog.pg_constraint.contype = ANY (ARRAY['p', 'u', 'x']) 
 WHERE pg_catalog.pg_index.indrelid IN ({merged.best}, {merged.by_minute}, {merged.cards}, {merged.per_price}, {merged.totals}) AND NOT pg_catalog.pg_index.indisprimary ORDER BY pg_catalog.pg_index.indrelid, pg_catalog.pg_class.relname
-
--- SQLAlchemy: inspector, 39
-SELECT attr.conrelid, array_agg(CAST(attr.attname AS TEXT) ORDER BY attr.ord) AS cols, attr.conname, min(attr.description) AS description, min(attr.indnkeyatts) AS indnkeyatts, bool_and(attr.indnullsnotdistinct) AS indnullsnotdistinct 
-FROM (SELECT con.conrelid AS conrelid, con.conname AS conname, con.description AS description, con.ord AS ord, con.indnkeyatts AS indnkeyatts, con.indnullsnotdistinct AS indnullsnotdistinct, pg_catalog.pg_attribute.attname AS attname 
-FROM pg_catalog.pg_attribute JOIN (SELECT pg_catalog.pg_constraint.conrelid AS conrelid, pg_catalog.pg_constraint.conname AS conname, unnest(pg_catalog.pg_index.indkey) AS attnum, generate_subscripts(pg_catalog.pg_index.indkey, 1) AS ord, pg_catalog.pg_index.indnkeyatts AS indnkeyatts, pg_catalog.pg_index.indnullsnotdistinct AS indnullsnotdistinct, pg_catalog.pg_description.description AS description 
-FROM pg_catalog.pg_constraint JOIN pg_catalog.pg_index ON pg_catalog.pg_constraint.conindid = pg_catalog.pg_index.indexrelid LEFT OUTER JOIN pg_catalog.pg_description ON pg_catalog.pg_description.objoid = pg_catalog.pg_constraint.oid AND pg_catalog.pg_description.classoid = CAST('pg_catalog.pg_constraint' AS REGCLASS) 
-WHERE pg_catalog.pg_constraint.contype = 'u' AND pg_catalog.pg_constraint.conrelid IN ({merged.best}, {merged.by_minute}, {merged.cards}, {merged.per_price}, {merged.totals})) AS con ON pg_catalog.pg_attribute.attnum = con.attnum AND pg_catalog.pg_attribute.attrelid = con.conrelid 
-WHERE con.conrelid IN ({merged.best}, {merged.by_minute}, {merged.cards}, {merged.per_price}, {merged.totals})) AS attr GROUP BY attr.conrelid, attr.conname ORDER BY attr.conrelid, attr.conname
 
 -- SQLAlchemy: inspector, 40
 SELECT pg_catalog.pg_class.relname, pg_catalog.pg_description.description 
@@ -1377,7 +1280,7 @@ AS (
     )
  AS ti
     WHERE
-        ti.oid = any(CAST(ARRAY['2249', '1700', '1231', '13999', '2276'] AS BIGINT[])::oid[])
+        ti.oid = any(CAST(ARRAY['2249', '1700', '1231', '13999', '2276', '1034', '22', '30', '1003'] AS BIGINT[])::oid[])
     UNION ALL
     SELECT
         ti.oid, ti.ns, ti.name, ti.kind, ti.basetype,
@@ -1479,561 +1382,12 @@ ORDER BY
 SELECT
                     set_config('jit', 'on', false)
 
--- asyncpg: introspection, 4
-WITH RECURSIVE typeinfo_tree(
-    oid, ns, name, kind, basetype, elemtype, elemdelim,
-    range_subtype, attrtypoids, attrnames, depth)
-AS (
-    SELECT
-        ti.oid, ti.ns, ti.name, ti.kind, ti.basetype,
-        ti.elemtype, ti.elemdelim, ti.range_subtype,
-        ti.attrtypoids, ti.attrnames, 0
-    FROM
-            (
-        SELECT
-            t.oid                           AS oid,
-            ns.nspname                      AS ns,
-            t.typname                       AS name,
-            t.typtype                       AS kind,
-            (CASE WHEN t.typtype = 'd' THEN
-                (WITH RECURSIVE typebases(oid, depth) AS (
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        0                   AS depth
-                    FROM
-                        pg_type t2
-                    WHERE
-                        t2.oid = t.oid
-                    UNION ALL
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        tb.depth + 1        AS depth
-                    FROM
-                        pg_type t2,
-                        typebases tb
-                    WHERE
-                       tb.oid = t2.oid
-                       AND t2.typbasetype != 0
-               ) SELECT oid FROM typebases ORDER BY depth DESC LIMIT 1)
-               ELSE NULL
-            END)                            AS basetype,
-            t.typelem                       AS elemtype,
-            elem_t.typdelim                 AS elemdelim,
-            COALESCE(
-                range_t.rngsubtype,
-                multirange_t.rngsubtype)    AS range_subtype,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.atttypid ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrtypoids,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.attname::text ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrnames
-        FROM
-            pg_catalog.pg_type AS t
-            INNER JOIN pg_catalog.pg_namespace ns ON (
-                ns.oid = t.typnamespace)
-            LEFT JOIN pg_type elem_t ON (
-                t.typlen = -1 AND
-                t.typelem != 0 AND
-                t.typelem = elem_t.oid
-            )
-            LEFT JOIN pg_range range_t ON (
-                t.oid = range_t.rngtypid
-            )
-            LEFT JOIN pg_range multirange_t ON (
-                t.oid = multirange_t.rngmultitypid
-            )
-    )
- AS ti
-    WHERE
-        ti.oid = any(CAST(ARRAY['1034'] AS BIGINT[])::oid[])
-    UNION ALL
-    SELECT
-        ti.oid, ti.ns, ti.name, ti.kind, ti.basetype,
-        ti.elemtype, ti.elemdelim, ti.range_subtype,
-        ti.attrtypoids, ti.attrnames, tt.depth + 1
-    FROM
-            (
-        SELECT
-            t.oid                           AS oid,
-            ns.nspname                      AS ns,
-            t.typname                       AS name,
-            t.typtype                       AS kind,
-            (CASE WHEN t.typtype = 'd' THEN
-                (WITH RECURSIVE typebases(oid, depth) AS (
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        0                   AS depth
-                    FROM
-                        pg_type t2
-                    WHERE
-                        t2.oid = t.oid
-                    UNION ALL
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        tb.depth + 1        AS depth
-                    FROM
-                        pg_type t2,
-                        typebases tb
-                    WHERE
-                       tb.oid = t2.oid
-                       AND t2.typbasetype != 0
-               ) SELECT oid FROM typebases ORDER BY depth DESC LIMIT 1)
-               ELSE NULL
-            END)                            AS basetype,
-            t.typelem                       AS elemtype,
-            elem_t.typdelim                 AS elemdelim,
-            COALESCE(
-                range_t.rngsubtype,
-                multirange_t.rngsubtype)    AS range_subtype,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.atttypid ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrtypoids,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.attname::text ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrnames
-        FROM
-            pg_catalog.pg_type AS t
-            INNER JOIN pg_catalog.pg_namespace ns ON (
-                ns.oid = t.typnamespace)
-            LEFT JOIN pg_type elem_t ON (
-                t.typlen = -1 AND
-                t.typelem != 0 AND
-                t.typelem = elem_t.oid
-            )
-            LEFT JOIN pg_range range_t ON (
-                t.oid = range_t.rngtypid
-            )
-            LEFT JOIN pg_range multirange_t ON (
-                t.oid = multirange_t.rngmultitypid
-            )
-    )
- ti,
-        typeinfo_tree tt
-    WHERE
-        (tt.elemtype IS NOT NULL AND ti.oid = tt.elemtype)
-        OR (tt.attrtypoids IS NOT NULL AND ti.oid = any(tt.attrtypoids))
-        OR (tt.range_subtype IS NOT NULL AND ti.oid = tt.range_subtype)
-        OR (tt.basetype IS NOT NULL AND ti.oid = tt.basetype)
-)
-SELECT DISTINCT
-    *,
-    basetype::regtype::text AS basetype_name,
-    elemtype::regtype::text AS elemtype_name,
-    range_subtype::regtype::text AS range_subtype_name
-FROM
-    typeinfo_tree
-ORDER BY
-    depth DESC
-
 -- asyncpg: introspection, 5
 select oid, relname, relkind, relacl from pg_class where oid > 16384 and relkind = 'v' order by relname, oid limit 1
-
--- asyncpg: introspection, 6
-WITH RECURSIVE typeinfo_tree(
-    oid, ns, name, kind, basetype, elemtype, elemdelim,
-    range_subtype, attrtypoids, attrnames, depth)
-AS (
-    SELECT
-        ti.oid, ti.ns, ti.name, ti.kind, ti.basetype,
-        ti.elemtype, ti.elemdelim, ti.range_subtype,
-        ti.attrtypoids, ti.attrnames, 0
-    FROM
-            (
-        SELECT
-            t.oid                           AS oid,
-            ns.nspname                      AS ns,
-            t.typname                       AS name,
-            t.typtype                       AS kind,
-            (CASE WHEN t.typtype = 'd' THEN
-                (WITH RECURSIVE typebases(oid, depth) AS (
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        0                   AS depth
-                    FROM
-                        pg_type t2
-                    WHERE
-                        t2.oid = t.oid
-                    UNION ALL
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        tb.depth + 1        AS depth
-                    FROM
-                        pg_type t2,
-                        typebases tb
-                    WHERE
-                       tb.oid = t2.oid
-                       AND t2.typbasetype != 0
-               ) SELECT oid FROM typebases ORDER BY depth DESC LIMIT 1)
-               ELSE NULL
-            END)                            AS basetype,
-            t.typelem                       AS elemtype,
-            elem_t.typdelim                 AS elemdelim,
-            COALESCE(
-                range_t.rngsubtype,
-                multirange_t.rngsubtype)    AS range_subtype,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.atttypid ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrtypoids,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.attname::text ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrnames
-        FROM
-            pg_catalog.pg_type AS t
-            INNER JOIN pg_catalog.pg_namespace ns ON (
-                ns.oid = t.typnamespace)
-            LEFT JOIN pg_type elem_t ON (
-                t.typlen = -1 AND
-                t.typelem != 0 AND
-                t.typelem = elem_t.oid
-            )
-            LEFT JOIN pg_range range_t ON (
-                t.oid = range_t.rngtypid
-            )
-            LEFT JOIN pg_range multirange_t ON (
-                t.oid = multirange_t.rngmultitypid
-            )
-    )
- AS ti
-    WHERE
-        ti.oid = any(CAST(ARRAY['22', '30'] AS BIGINT[])::oid[])
-    UNION ALL
-    SELECT
-        ti.oid, ti.ns, ti.name, ti.kind, ti.basetype,
-        ti.elemtype, ti.elemdelim, ti.range_subtype,
-        ti.attrtypoids, ti.attrnames, tt.depth + 1
-    FROM
-            (
-        SELECT
-            t.oid                           AS oid,
-            ns.nspname                      AS ns,
-            t.typname                       AS name,
-            t.typtype                       AS kind,
-            (CASE WHEN t.typtype = 'd' THEN
-                (WITH RECURSIVE typebases(oid, depth) AS (
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        0                   AS depth
-                    FROM
-                        pg_type t2
-                    WHERE
-                        t2.oid = t.oid
-                    UNION ALL
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        tb.depth + 1        AS depth
-                    FROM
-                        pg_type t2,
-                        typebases tb
-                    WHERE
-                       tb.oid = t2.oid
-                       AND t2.typbasetype != 0
-               ) SELECT oid FROM typebases ORDER BY depth DESC LIMIT 1)
-               ELSE NULL
-            END)                            AS basetype,
-            t.typelem                       AS elemtype,
-            elem_t.typdelim                 AS elemdelim,
-            COALESCE(
-                range_t.rngsubtype,
-                multirange_t.rngsubtype)    AS range_subtype,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.atttypid ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrtypoids,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.attname::text ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrnames
-        FROM
-            pg_catalog.pg_type AS t
-            INNER JOIN pg_catalog.pg_namespace ns ON (
-                ns.oid = t.typnamespace)
-            LEFT JOIN pg_type elem_t ON (
-                t.typlen = -1 AND
-                t.typelem != 0 AND
-                t.typelem = elem_t.oid
-            )
-            LEFT JOIN pg_range range_t ON (
-                t.oid = range_t.rngtypid
-            )
-            LEFT JOIN pg_range multirange_t ON (
-                t.oid = multirange_t.rngmultitypid
-            )
-    )
- ti,
-        typeinfo_tree tt
-    WHERE
-        (tt.elemtype IS NOT NULL AND ti.oid = tt.elemtype)
-        OR (tt.attrtypoids IS NOT NULL AND ti.oid = any(tt.attrtypoids))
-        OR (tt.range_subtype IS NOT NULL AND ti.oid = tt.range_subtype)
-        OR (tt.basetype IS NOT NULL AND ti.oid = tt.basetype)
-)
-SELECT DISTINCT
-    *,
-    basetype::regtype::text AS basetype_name,
-    elemtype::regtype::text AS elemtype_name,
-    range_subtype::regtype::text AS range_subtype_name
-FROM
-    typeinfo_tree
-ORDER BY
-    depth DESC
 
 -- asyncpg: introspection, 7
 -- own rows: keys of views are declared
 select indkey, indclass, indrelid::regclass from pg_index where indrelid > CAST('16384' AS BIGINT) order by indrelid limit 1
-
--- asyncpg: introspection, 8
-WITH RECURSIVE typeinfo_tree(
-    oid, ns, name, kind, basetype, elemtype, elemdelim,
-    range_subtype, attrtypoids, attrnames, depth)
-AS (
-    SELECT
-        ti.oid, ti.ns, ti.name, ti.kind, ti.basetype,
-        ti.elemtype, ti.elemdelim, ti.range_subtype,
-        ti.attrtypoids, ti.attrnames, 0
-    FROM
-            (
-        SELECT
-            t.oid                           AS oid,
-            ns.nspname                      AS ns,
-            t.typname                       AS name,
-            t.typtype                       AS kind,
-            (CASE WHEN t.typtype = 'd' THEN
-                (WITH RECURSIVE typebases(oid, depth) AS (
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        0                   AS depth
-                    FROM
-                        pg_type t2
-                    WHERE
-                        t2.oid = t.oid
-                    UNION ALL
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        tb.depth + 1        AS depth
-                    FROM
-                        pg_type t2,
-                        typebases tb
-                    WHERE
-                       tb.oid = t2.oid
-                       AND t2.typbasetype != 0
-               ) SELECT oid FROM typebases ORDER BY depth DESC LIMIT 1)
-               ELSE NULL
-            END)                            AS basetype,
-            t.typelem                       AS elemtype,
-            elem_t.typdelim                 AS elemdelim,
-            COALESCE(
-                range_t.rngsubtype,
-                multirange_t.rngsubtype)    AS range_subtype,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.atttypid ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrtypoids,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.attname::text ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrnames
-        FROM
-            pg_catalog.pg_type AS t
-            INNER JOIN pg_catalog.pg_namespace ns ON (
-                ns.oid = t.typnamespace)
-            LEFT JOIN pg_type elem_t ON (
-                t.typlen = -1 AND
-                t.typelem != 0 AND
-                t.typelem = elem_t.oid
-            )
-            LEFT JOIN pg_range range_t ON (
-                t.oid = range_t.rngtypid
-            )
-            LEFT JOIN pg_range multirange_t ON (
-                t.oid = multirange_t.rngmultitypid
-            )
-    )
- AS ti
-    WHERE
-        ti.oid = any(CAST(ARRAY['1003'] AS BIGINT[])::oid[])
-    UNION ALL
-    SELECT
-        ti.oid, ti.ns, ti.name, ti.kind, ti.basetype,
-        ti.elemtype, ti.elemdelim, ti.range_subtype,
-        ti.attrtypoids, ti.attrnames, tt.depth + 1
-    FROM
-            (
-        SELECT
-            t.oid                           AS oid,
-            ns.nspname                      AS ns,
-            t.typname                       AS name,
-            t.typtype                       AS kind,
-            (CASE WHEN t.typtype = 'd' THEN
-                (WITH RECURSIVE typebases(oid, depth) AS (
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        0                   AS depth
-                    FROM
-                        pg_type t2
-                    WHERE
-                        t2.oid = t.oid
-                    UNION ALL
-                    SELECT
-                        t2.typbasetype      AS oid,
-                        tb.depth + 1        AS depth
-                    FROM
-                        pg_type t2,
-                        typebases tb
-                    WHERE
-                       tb.oid = t2.oid
-                       AND t2.typbasetype != 0
-               ) SELECT oid FROM typebases ORDER BY depth DESC LIMIT 1)
-               ELSE NULL
-            END)                            AS basetype,
-            t.typelem                       AS elemtype,
-            elem_t.typdelim                 AS elemdelim,
-            COALESCE(
-                range_t.rngsubtype,
-                multirange_t.rngsubtype)    AS range_subtype,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.atttypid ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrtypoids,
-            (CASE WHEN t.typtype = 'c' THEN
-                (SELECT
-                    array_agg(ia.attname::text ORDER BY ia.attnum)
-                FROM
-                    pg_attribute ia
-                    INNER JOIN pg_class c
-                        ON (ia.attrelid = c.oid)
-                WHERE
-                    ia.attnum > 0 AND NOT ia.attisdropped
-                    AND c.reltype = t.oid)
-                ELSE NULL
-            END)                            AS attrnames
-        FROM
-            pg_catalog.pg_type AS t
-            INNER JOIN pg_catalog.pg_namespace ns ON (
-                ns.oid = t.typnamespace)
-            LEFT JOIN pg_type elem_t ON (
-                t.typlen = -1 AND
-                t.typelem != 0 AND
-                t.typelem = elem_t.oid
-            )
-            LEFT JOIN pg_range range_t ON (
-                t.oid = range_t.rngtypid
-            )
-            LEFT JOIN pg_range multirange_t ON (
-                t.oid = multirange_t.rngmultitypid
-            )
-    )
- ti,
-        typeinfo_tree tt
-    WHERE
-        (tt.elemtype IS NOT NULL AND ti.oid = tt.elemtype)
-        OR (tt.attrtypoids IS NOT NULL AND ti.oid = any(tt.attrtypoids))
-        OR (tt.range_subtype IS NOT NULL AND ti.oid = tt.range_subtype)
-        OR (tt.basetype IS NOT NULL AND ti.oid = tt.basetype)
-)
-SELECT DISTINCT
-    *,
-    basetype::regtype::text AS basetype_name,
-    elemtype::regtype::text AS elemtype_name,
-    range_subtype::regtype::text AS range_subtype_name
-FROM
-    typeinfo_tree
-ORDER BY
-    depth DESC
 
 -- asyncpg: introspection, 9
 -- own rows: its order is not determined
@@ -2048,14 +1402,6 @@ SELECT
     oid::regtype::text AS regtype, typdelim AS delimiter
 FROM pg_type t
 WHERE t.oid = to_regtype('numeric')
-ORDER BY t.oid
-
--- psycopg: TypeInfo, 2
-SELECT
-    typname AS name, oid, typarray AS array_oid,
-    oid::regtype::text AS regtype, typdelim AS delimiter
-FROM pg_type t
-WHERE t.oid = to_regtype('nope')
 ORDER BY t.oid
 
 -- psycopg: TypeInfo, 3
@@ -2179,9 +1525,6 @@ select current_database() as type_cat, n.nspname as type_schem, t.typname as typ
 -- JDBC: maxNameLength
 SELECT t.typlen FROM pg_catalog.pg_type t, pg_catalog.pg_namespace n WHERE t.typnamespace=n.oid AND t.typname='name' AND n.nspname='pg_catalog'
 
--- JDBC: isolation, schema and read-only
-SHOW TRANSACTION ISOLATION LEVEL
-
 -- JDBC: getMaxIndexKeys
 SELECT setting FROM pg_catalog.pg_settings WHERE name='max_index_keys'
 
@@ -2242,9 +1585,6 @@ SELECT pg_get_viewdef({merged.totals}, true)
 -- DBeaver: sizes of relations
 -- own rows: numbers of relations are ours
 select c.oid,pg_catalog.pg_total_relation_size(c.oid) as total_rel_size,pg_catalog.pg_relation_size(c.oid) as rel_size FROM pg_class c WHERE c.relnamespace='merged'::regnamespace
-
--- DBeaver: search path
-SHOW search_path
 
 -- DBeaver: encoding
 SELECT pg_catalog.pg_encoding_to_char(encoding) FROM pg_database WHERE datname = current_database()
@@ -2416,9 +1756,6 @@ SELECT schema_name FROM information_schema.schemata WHERE schema_name NOT LIKE '
 -- psycopg: type by name
 SELECT typname AS name, oid, typarray AS array_oid, oid::regtype::text AS regtype, typdelim AS delimiter FROM pg_type t WHERE t.oid = to_regtype('numeric') ORDER BY t.oid
 
--- psycopg2: hstore
-SELECT t.oid, typarray FROM pg_type t JOIN pg_namespace ns ON typnamespace = ns.oid WHERE typname = 'hstore'
-
 -- pg8000: types
 SELECT oid, typname FROM pg_type WHERE typname = 'int4'
 
@@ -2493,18 +1830,12 @@ SELECT proname, pronargs, proargtypes, proargtypes[0], proargtypes::text FROM pg
 -- Expressions: unions and ctes
 WITH kinds AS (SELECT DISTINCT relkind FROM pg_class WHERE relkind IN ('r', 'v')) SELECT relkind FROM kinds UNION ALL SELECT 'x'::"char" ORDER BY 1
 
--- Settings: show
-SHOW standard_conforming_strings
-
 -- Settings: with a unit
 SHOW shared_buffers
 -- own rows: settings are ours
 
 -- Settings: in milliseconds
 SHOW statement_timeout
-
--- Settings: set_config
-SELECT set_config('bytea_output', 'hex', false)
 
 -- Settings: encoding
 SHOW client_encoding

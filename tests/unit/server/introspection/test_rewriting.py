@@ -2,24 +2,29 @@
 
 import json
 import time
-from pathlib import Path
 
-import duckdb
 import pytest
 
 from tests.support import postgres_shapes
 from trilayer_server.engine.statements import parser
 from trilayer_server.introspection import (
     SessionInfo,
-    TemplateFault,
     mentions,
     parameter_types,
     rewrite,
-    translated,
 )
 from trilayer_server.introspection.shapes import SCHEMAS, shapes
 
 SESSION = SessionInfo("trilayer@7", "ana", "speed", "psql", {"Work_Mem": "1GB"}, 42)
+
+
+def asked(sql):
+    return rewrite(sql, SESSION, parser())
+
+
+def types_of(sql):
+    return parameter_types(sql, parser())
+
 
 ABOUT = [
     "SELECT * FROM pg_class",
@@ -87,21 +92,21 @@ def test_a_long_statement_is_read_once(part):
     ],
 )
 def test_what_is_no_query_of_the_catalog_is_left_to_duckdb(sql):
-    assert rewrite(sql, SESSION).sql == sql
+    assert asked(sql).sql == sql
 
 
 def test_functions_without_their_arguments_are_duckdbs_to_refuse():
     sql = "SELECT set_config('x'), format(), generate_subscripts(), current_setting()"
-    assert "SET_CONFIG('x')" in rewrite(sql, SESSION).sql.upper().replace("'X'", "'x'")
+    assert "SET_CONFIG('x')" in asked(sql).sql.upper().replace("'X'", "'x'")
 
 
 def test_names_in_texts_stay():
     text = "'FROM pg_class, ''x''::regclass, current_user'"
-    assert text in rewrite(f"SELECT {text} FROM pg_class", SESSION).sql
+    assert text in asked(f"SELECT {text} FROM pg_class").sql
 
 
 def test_a_cte_hides_a_relation():
-    sql = rewrite("WITH pg_class AS (SELECT 1 AS one) SELECT one FROM pg_class", SESSION).sql
+    sql = asked("WITH pg_class AS (SELECT 1 AS one) SELECT one FROM pg_class").sql
     assert "_pg" not in sql
 
 
@@ -157,7 +162,7 @@ def test_a_cte_hides_a_relation():
 def test_a_session_is_answered(connection, described, sql, value):
     database = connection._database.cursor()
     try:
-        found = database.execute(rewrite(sql, SESSION).sql).fetchall()
+        found = database.execute(asked(sql).sql).fetchall()
     finally:
         database.close()
     assert found == [(value,)]
@@ -172,14 +177,15 @@ def test_what_does_not_exist_is_an_error(ours):
 
 
 def test_parameters_have_the_types_that_casts_and_columns_give_them():
-    assert parameter_types("SELECT $1::oid[], CAST($2 AS name), $3::regclass") == {
+    assert types_of("SELECT $1::oid[], CAST($2 AS name), $3::regclass") == {
         1: 1028, 2: 19, 3: 25}  # fmt: skip
-    assert parameter_types("SELECT 1 FROM pg_class WHERE oid > $1 AND $2 = relname") == {
+    assert types_of("SELECT 1 FROM pg_class WHERE oid > $1 AND $2 = relname") == {
         1: 26, 2: 19}  # fmt: skip
-    assert parameter_types("SELECT 1 FROM pg_class WHERE relname = ANY($1)") == {1: 1003}
-    assert parameter_types("SELECT '$1::oid', n FROM totals WHERE n > $1") == {}
-    assert parameter_types("SELECT $1::") == {}
-    assert parameter_types("SELECT $0::oid, $65535::oid, $65536::oid") == {65_535: 26}
+    assert types_of("SELECT 1 FROM pg_class WHERE relname = ANY($1)") == {1: 1003}
+    assert types_of("SELECT '$1::oid', n FROM totals WHERE n > $1") == {}
+    assert types_of("SELECT $1::") == {}
+    assert types_of("SELECT $65535::oid, $65536::oid") == {65_535: 26}
+    assert types_of("SELECT $0::oid") == {}
 
 
 def test_every_relation_has_the_columns_and_types_of_postgresql(ours):
@@ -203,60 +209,8 @@ def test_the_data_file_is_what_a_postgresql_has(postgresql):
 
 
 def test_a_query_of_views_and_the_catalog_is_one_of_duckdb(connection, described):
-    sql = rewrite("SELECT current_user AS who, [x for x in [1, 2]] AS l GROUP BY ALL", SESSION).sql
+    sql = asked("SELECT current_user AS who, [x for x in [1, 2]] AS l GROUP BY ALL").sql
     assert connection._database.cursor().execute(sql).fetchall() == [("ana", [1, 2])]
-
-
-EXPRESSIONS = [
-    line
-    for line in (Path(__file__).parent / "expressions.sql").read_text().splitlines()
-    if not line.startswith("--")
-]
-MENTIONS = {
-    "a user": "SELECT current_user AS who",
-    "a relation": "SELECT oid FROM pg_catalog.pg_class",
-    "a type": "SELECT 1::oid",
-    "an operator": "SELECT 'a' OPERATOR(pg_catalog.=) 'b'",
-}
-
-
-POSTGRESQLS = [  # as clients send them, which DuckDB alone would not answer so
-    "7 / 2 AS x", "1.23456::numeric AS x", "16777217::float AS x", "'abc'::varchar(2) AS x",
-    "to_char(DATE '2024-05-06', 'FMDay, DD Month YYYY')", "to_char(1234.5, 'FM9,990.00')",
-    "to_timestamp('2024-05-06', 'YYYY-MM-DD')", "to_date('2024-05', 'YYYY-MM')",
-    "date_trunc('day', TIMESTAMPTZ '2024-05-06 23:30+00', 'Europe/Berlin')",
-    "date_trunc('month', DATE '2024-05-06')",
-    "extract(second FROM TIMESTAMP '2024-01-01 00:00:01.5')",
-    "json_agg(x) FROM (VALUES (1)) t(x)", "'{\"a\": [1]}'::json -> 'a' ->> 0",
-    "'{\"a\": [1]}'::jsonb #>> '{a,0}'", "substring('abc' FROM 'b.')", "'ab' SIMILAR TO 'a_'",
-    "(regexp_match('abc', '(b)'))[1]", "initcap('ab cd')", "lpad('a', 3), rpad('a', 3)",
-    "to_hex(255), div(7, 2), btrim(' a '), octet_length('a')", "'{1,2}'::int[]",
-    "percentile_cont(0.5) WITHIN GROUP (ORDER BY x) FROM (VALUES (1), (2)) t(x)",
-    "every(x > 0) FROM (VALUES (1)) t(x)", "format('%s', 1)", "'today'::date = current_date",
-    "x FROM (VALUES (1), (NULL)) t(x) ORDER BY x DESC", "* FROM (VALUES (1, 2)) v",
-    "k, o FROM unnest(ARRAY[1], ARRAY['a']) AS u(k, o)", "statement_timestamp() IS NULL",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("mention", MENTIONS.values(), ids=MENTIONS)
-def test_a_statement_means_the_same_if_it_mentions_the_catalog(connection, described, mention):
-    def values(sql):
-        with connection._database.cursor() as database:
-            try:
-                found = database.sql(translated(sql, "trilayer", parser())).fetchall()
-            except (duckdb.Error, TemplateFault) as error:
-                return type(error)
-        rows = [repr(row) for row in found]
-        return rows if "order by" in sql.lower() else sorted(rows)
-
-    differ = {}
-    for expression in [*EXPRESSIONS, *POSTGRESQLS]:
-        about = f"WITH me AS ({mention}) SELECT {expression}"
-        assert mentions(about)
-        alone, beside = values(f"SELECT {expression}"), values(rewrite(about, SESSION).sql)
-        if alone != beside:
-            differ[expression] = alone, beside
-    assert not differ
 
 
 def test_schemas_of_postgresql_are_schemas_of_our_own():
