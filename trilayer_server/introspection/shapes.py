@@ -24,6 +24,19 @@ _IN_DUCKDB = {
 """How DuckDB stores a type. All others are text."""
 
 
+_CATALOG_OID = 11
+
+_FORMATTED = {
+    "bool": "boolean", "char": '"char"', "int8": "bigint", "int2": "smallint", "int4": "integer",
+    "float4": "real", "float8": "double precision", "bpchar": "character",
+    "varchar": "character varying", "time": "time without time zone",
+    "timestamp": "timestamp without time zone", "timestamptz": "timestamp with time zone",
+    "timetz": "time with time zone", "varbit": "bit varying", "any": '"any"',
+    "_pg_statistic": "pg_statistic[]",
+}  # fmt: skip
+"""The types that SQL writes otherwise than `pg_type`."""
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a relation.
@@ -83,10 +96,6 @@ class Shapes:
             )
         self.rows: Mapping[str, Sequence[Sequence[Any]]] = document["rows"]
         """The rows of relations of pg_catalog, by name."""
-        self.formatted: Mapping[int, str] = {
-            int(oid): name for oid, name in document["formatted types"].items()
-        }
-        """The types as SQL writes them: `integer` for int4."""
 
     @cached_property
     def types(self) -> Mapping[str, Mapping[str, Any]]:
@@ -99,6 +108,19 @@ class Shapes:
     def type_names(self) -> Mapping[int, str]:
         """The names of types, by their numbers."""
         return {row["oid"]: name for name, row in self.types.items()}
+
+    @cached_property
+    def formatted(self) -> Mapping[int, str]:
+        """The types as SQL writes them, by their numbers: `integer` for int4."""
+        return {row["oid"]: self._formatted(row) for row in self.types.values()}
+
+    def _formatted(self, row: Mapping[str, Any]) -> str:
+        name: str = row["typname"]
+        if name in _FORMATTED:
+            return _FORMATTED[name]
+        if name.startswith("_"):
+            return f"{self._formatted(self.types[name[1:]])}[]"
+        return name if row["typnamespace"] == _CATALOG_OID else f"{STANDARD}.{name}"
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
@@ -133,24 +155,18 @@ class Shapes:
         return _IN_DUCKDB.get(base, "VARCHAR")
 
 
-_UNITS = {"8kB": (8, "kB"), "kB": (1, "kB"), "ms": (1, "ms"), "s": (1, "s"), "min": (1, "min"),
-          "MB": (1, "MB"), "B": (1, "B")}  # fmt: skip
-_LARGER = {"kB": [(1 << 20, "GB"), (1 << 10, "MB")], "MB": [(1 << 10, "GB")],
-           "ms": [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")],
-           "s": [(86_400, "d"), (3600, "h"), (60, "min")],
-           "min": [(1440, "d"), (60, "h")]}  # fmt: skip
+_KILOBYTES = {"8kB": 8, "kB": 1}
 
 
 def _with_unit(setting: str, unit: str) -> str:
-    """A number as SHOW writes it: in the largest unit in which it is whole."""
-    factor, name = _UNITS[unit]
-    if not setting.isdecimal() or setting == "0":
+    """A size as SHOW writes it: in the largest unit in which it is whole. All times are 0."""
+    if unit not in _KILOBYTES or setting == "0":
         return setting
-    number = int(setting) * factor
-    for size, larger in _LARGER.get(name, []):
-        if number % size == 0:
-            return f"{number // size}{larger}"
-    return f"{number}{name}"
+    size = int(setting) * _KILOBYTES[unit]
+    for larger, name in ((1 << 20, "GB"), (1 << 10, "MB")):
+        if size % larger == 0:
+            return f"{size // larger}{name}"
+    return f"{size}kB"
 
 
 @cache

@@ -131,7 +131,6 @@ def test_a_cte_hides_a_relation():
         ("SELECT current_setting(name) FROM pg_settings WHERE name = 'work_mem'", "1GB"),
         ("SHOW shared_buffers", "128MB"),
         ("SHOW statement_timeout", "0"),
-        ("SHOW checkpoint_timeout", "5min"),
         ("SELECT pg_backend_pid()", 42),
         ("SELECT set_config('a.b', 'c', false)", "c"),
         ("SELECT 'totals'::regclass::oid = 'speed.totals'::regclass::oid", True),
@@ -205,7 +204,12 @@ def test_the_data_file_is_what_a_postgresql_has(postgresql):
     again = type(committed)(json.loads(postgres_shapes.document(postgresql)))
     assert again.relations.keys() == committed.relations.keys()
     assert again.types == committed.types
-    assert again.formatted == committed.formatted
+    with postgresql.client() as client:
+        formatted = client.execute(
+            "SELECT oid, format_type(oid, NULL) FROM pg_type WHERE oid = ANY(%s)",
+            [list(committed.formatted)],
+        )
+        assert dict(formatted.fetchall()) == committed.formatted
 
 
 def test_a_query_of_views_and_the_catalog_is_one_of_duckdb(connection, described):
