@@ -388,10 +388,6 @@ def _interval(value: pa.Scalar) -> bytes:
     )
 
 
-def _interval_text(value: pa.Scalar) -> str:
-    return interval_text(value.as_py())
-
-
 def _numeric(array: pa.Array) -> pa.Array:
     precision, scale = array.type.precision, array.type.scale
     places = -(-scale // 4)
@@ -566,27 +562,22 @@ _ONE_BY_ONE: Mapping[pa.DataType, Callable[[Any], bytes]] = {
 """How the values of frequent types are encoded as text, if they are few."""
 
 _JSON = Type(114, -1, _json_text, _json_text)
-_STRING = Type(25, -1, _text, _text)
 _TYPES: Mapping[pa.DataType, Type] = {
     pa.bool_(): Type(16, 1, _boolean_text, _boolean),
-    pa.int8(): Type(21, 2, _text, _number(">i2")),
-    pa.uint8(): Type(21, 2, _text, _number(">i2")),
-    pa.int16(): Type(21, 2, _text, _number(">i2")),
-    pa.uint16(): Type(23, 4, _text, _number(">i4")),
-    pa.int32(): Type(23, 4, _text, _number(">i4")),
-    pa.uint32(): Type(20, 8, _text, _number(">i8")),
-    pa.int64(): Type(20, 8, _text, _number(">i8")),
+    **dict.fromkeys((pa.int8(), pa.uint8(), pa.int16()), Type(21, 2, _text, _number(">i2"))),
+    **dict.fromkeys((pa.uint16(), pa.int32()), Type(23, 4, _text, _number(">i4"))),
+    **dict.fromkeys((pa.uint32(), pa.int64()), Type(20, 8, _text, _number(">i8"))),
     pa.uint64(): Type(1700, -1, _text, lambda array: _numeric(array.cast(pa.decimal128(20, 0)))),
     pa.float32(): Type(700, 4, _float_text(1e6), _number(">f4")),
     pa.float64(): Type(701, 8, _float_text(1e15), _number(">f8")),
-    pa.string(): _STRING,
-    pa.large_string(): _STRING,
-    pa.string_view(): _STRING,
+    **dict.fromkeys(
+        (pa.string(), pa.large_string(), pa.string_view(), pa.null()), Type(25, -1, _text, _text)
+    ),
     pa.binary(): Type(17, -1, _bytea_text, lambda array: array),
     pa.large_binary(): Type(17, -1, _bytea_text, lambda array: array.cast(pa.binary())),
     pa.date32(): Type(1082, 4, _date_text, _date),
-    pa.time64("us"): Type(1083, 8, _time_text, _time),
-    pa.time64("ns"): Type(1083, 8, _time_text, _time),
-    pa.month_day_nano_interval(): Type(1186, 16, _each(_interval_text), _each(_interval)),
-    pa.null(): Type(25, -1, _text, _text),
+    **dict.fromkeys((pa.time64("us"), pa.time64("ns")), Type(1083, 8, _time_text, _time)),
+    pa.month_day_nano_interval(): Type(
+        1186, 16, _each(lambda value: interval_text(value.as_py())), _each(_interval)
+    ),
 }

@@ -16,7 +16,8 @@ import duckdb
 
 from trilayer_server.encoding.tokens import QUOTED
 from trilayer_server.introspection import names
-from trilayer_server.introspection.expressions import JSON, Expressions, Node, arguments_of, call
+from trilayer_server.introspection.expressions import JSON, Expressions
+from trilayer_server.introspection.nodes import Node, arguments_of, call
 from trilayer_server.introspection.templates import TemplateFault
 
 _NAME = r'(?:"(?:[^"]|"")+"|[a-z_]\w*)'

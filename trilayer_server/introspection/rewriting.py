@@ -13,10 +13,12 @@ import duckdb
 
 from trilayer_server.encoding.tokens import QUOTED, parameter_number
 from trilayer_server.introspection import names
+from trilayer_server.introspection.casts import array_text
 from trilayer_server.introspection.dialect import Translation, parsed, readable, written
-from trilayer_server.introspection.expressions import Node, arguments_of, array_text, quoted
+from trilayer_server.introspection.nodes import Node, arguments_of
 from trilayer_server.introspection.session import VERSION, SessionInfo
 from trilayer_server.introspection.shapes import SCHEMAS, Relation, shapes
+from trilayer_server.introspection.templates import quoted
 from trilayer_server.introspection.types import (
     RECORDS,
     VECTORS,

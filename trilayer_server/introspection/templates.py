@@ -63,7 +63,8 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -114,7 +115,7 @@ def _is_written_oddly(part: re.Match[str]) -> bool:
 
 
 def _strftime(format_: str) -> str:
-    return f"strftime(_pg.moment($1), {_quoted(format_)})"
+    return f"strftime(_pg.moment($1), {quoted(format_)})"
 
 
 def _piece(written: str, *, short: bool) -> str:
@@ -226,4 +227,4 @@ def _number_text(template: str) -> str:
         f"_pg.number_text(_pg.number_rounded($1, {decimals}), {len(digits)}, {zeros},"
         f" [{', '.join(places)}]::INTEGER[], {decimals}, {fixed}, {point}, {str(is_short).lower()})"
     )
-    return f"({_quoted(before)} || {made} || {_quoted(behind)})" if before or behind else made
+    return f"({quoted(before)} || {made} || {quoted(behind)})" if before or behind else made

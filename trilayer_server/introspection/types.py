@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trilayer_server.introspection import names
-from trilayer_server.introspection.expressions import Node, arguments_of
+from trilayer_server.introspection.nodes import Node, arguments_of
 from trilayer_server.introspection.shapes import CATALOG, Relation, shapes
 
 
