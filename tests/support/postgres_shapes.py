@@ -2,16 +2,25 @@
 
     python -m tests.support.postgres_shapes
 
-The file has the columns of all relations of pg_catalog and information_schema, and the rows of
-those that are the same in every database. Each relation and each row is a line.
+The file has the columns of the relations of pg_catalog and information_schema that a statement of
+the corpora names, and the rows of those that are the same in every database. Each relation and each
+row is a line.
 """
 
 import json
+import re
 from pathlib import Path
 
 from tests.support.postgres import Postgres
 
-FILE = Path(__file__).parents[2] / "trilayer_server/introspection/postgres15.json"
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "trilayer_server/introspection/postgres15.json"
+ASKED = (
+    "tests/unit/server/introspection/corpus.sql",
+    "tests/unit/server/charts/charts.sql",
+    "trilayer_server/introspection/relations.sql",
+)
+"""What names the relations that are kept."""
 
 RELATIONS = """
     SELECT n.nspname, c.relname, c.oid, c.relkind::text,
@@ -72,9 +81,11 @@ def document(server):
     """The contents of the file, from a server that runs."""
     with server.client(autocommit=True) as client:
         relations = client.execute(RELATIONS).fetchall()
+        asked = set(re.findall(r"\w+", " ".join((ROOT / file).read_text() for file in ASKED)))
         shapes = {
             f"{schema}.{name}": (columns, oid, kind)
             for schema, name, oid, kind, columns in relations
+            if name in asked
         }
         # What only a superuser sees in settings is about this machine.
         client.execute("CREATE ROLE reader LOGIN")

@@ -6,9 +6,6 @@ INSERT INTO _pg.pg_user BY NAME
     SELECT rolname AS usename, oid AS usesysid, rolcreatedb AS usecreatedb, rolsuper AS usesuper,
         rolreplication AS userepl, rolbypassrls AS usebypassrls, '********' AS passwd
     FROM _pg.pg_authid WHERE rolcanlogin;
-INSERT INTO _pg.pg_group BY NAME
-    SELECT rolname AS groname, oid AS grosysid, []::UINTEGER[] AS grolist
-    FROM _pg.pg_authid WHERE NOT rolcanlogin;
 INSERT INTO _pg.pg_views BY NAME
     SELECT n.nspname AS schemaname, c.relname AS viewname, 'pg_database_owner' AS viewowner,
         d._sql AS definition
@@ -30,7 +27,6 @@ INSERT INTO _information_schema.schemata BY NAME
     SELECT '$database' AS catalog_name, nspname AS schema_name,
         'pg_database_owner' AS schema_owner
     FROM _pg.pg_namespace;
-INSERT INTO _information_schema.information_schema_catalog_name VALUES ('$database');
 INSERT INTO _information_schema.tables BY NAME
     SELECT '$database' AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
         CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'BASE TABLE' END AS table_type,
@@ -88,10 +84,6 @@ INSERT INTO _information_schema.table_privileges BY NAME
     SELECT 'pg_database_owner' AS grantor, 'PUBLIC' AS grantee, table_catalog, table_schema,
         table_name, 'SELECT' AS privilege_type, 'NO' AS is_grantable, 'YES' AS with_hierarchy
     FROM _information_schema.tables;
-INSERT INTO _information_schema.column_privileges BY NAME
-    SELECT 'pg_database_owner' AS grantor, 'PUBLIC' AS grantee, table_catalog, table_schema,
-        table_name, column_name, 'SELECT' AS privilege_type, 'NO' AS is_grantable
-    FROM _information_schema.columns;
 INSERT INTO _information_schema.table_constraints BY NAME
     SELECT '$database' AS constraint_catalog, n.nspname AS constraint_schema,
         k.conname AS constraint_name, '$database' AS table_catalog, n.nspname AS table_schema,
@@ -107,13 +99,6 @@ INSERT INTO _information_schema.key_column_usage BY NAME
     FROM _pg.pg_constraint k JOIN _pg.pg_class c ON c.oid = k.conrelid
     JOIN _pg.pg_namespace n ON n.oid = c.relnamespace
     JOIN _pg.pg_attribute a ON a.attrelid = c.oid AND list_contains(k.conkey, a.attnum);
-INSERT INTO _information_schema.constraint_column_usage BY NAME
-    SELECT table_catalog, table_schema, table_name, column_name, constraint_catalog,
-        constraint_schema, constraint_name
-    FROM _information_schema.key_column_usage;
-INSERT INTO _information_schema.enabled_roles BY NAME SELECT '$user' AS role_name;
-INSERT INTO _information_schema.applicable_roles BY NAME
-    SELECT '$user' AS grantee, 'pg_read_all_data' AS role_name, 'NO' AS is_grantable;
 INSERT INTO _information_schema.character_sets BY NAME
     SELECT 'UTF8' AS character_set_name, 'UCS' AS character_repertoire, 'UTF8' AS form_of_use,
         '$database' AS default_collate_catalog, 'pg_catalog' AS default_collate_schema,

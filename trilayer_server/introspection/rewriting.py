@@ -177,7 +177,7 @@ _LEAST = {"current_setting": 1, "set_config": 2, "pg_has_role": 1, "generate_sub
 """How many arguments a function must have to be rewritten."""
 
 _DATABASE_COLUMNS = re.compile(r"datname|catalog_name|\w+_catalog")
-_USER_COLUMNS = frozenset({"rolname", "usename", "groname", "role_name", "grantee"})
+_USER_COLUMNS = ("rolname", "usename")
 _REGPROCS = ("regprocedure", "regoper", "regconfig")
 _TEXTS = frozenset({"text", "name", "char", "varchar", "bpchar", "cstring"})
 

@@ -1745,7 +1745,7 @@ SELECT * FROM information_schema.columns WHERE table_schema IN ('merged', 'speed
 SELECT * FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY table_schema, table_name
 
 -- information_schema: columns of the catalog itself
-SELECT table_name, column_name, ordinal_position, data_type, udt_name, domain_name, is_nullable FROM information_schema.columns WHERE table_schema = 'information_schema' AND table_name NOT IN ('sql_parts', 'transforms') ORDER BY 1, 3
+SELECT table_name, column_name, ordinal_position, data_type, udt_name, domain_name, is_nullable FROM information_schema.columns WHERE table_schema = 'information_schema' AND table_name IN ('columns', 'key_column_usage', 'schemata', 'tables', 'table_constraints', 'views') ORDER BY 1, 3
 
 -- information_schema: privileges
 SELECT table_schema, table_name, privilege_type FROM information_schema.table_privileges WHERE grantee = 'PUBLIC' AND table_schema = 'merged' ORDER BY 1, 2

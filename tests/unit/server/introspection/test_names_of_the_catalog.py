@@ -89,7 +89,6 @@ def test_columns_of_the_catalog_are_still_its_own(client):
         ("ctid FROM by_user, pg_class WHERE active = 3 LIMIT 1", (6,)),
         ("b.ctid, c.ctid FROM by_user b, pg_class c WHERE active = 3 LIMIT 1", (6, "(0,1)")),
         ("(SELECT max(ctid) FROM pg_class) FROM by_user LIMIT 1", ("(0,1)",)),
-        ("(SELECT xmin FROM pg_replication_slots) FROM pg_class LIMIT 1", (None,)),
         ("ctid FROM (SELECT max(oid) AS ctid FROM by_user) pg_class, pg_type LIMIT 1", (9,)),
     ],
 )
