@@ -145,9 +145,12 @@ class Types:
                 name = each["alias"] or names.name_of(each, self._text) or names.UNNAMED
                 outputs = outputs if outputs is None else [*outputs, Output(name, type_)]
                 continue
-            for source in starred(each, scope.sources):
-                known = outputs is not None and source.columns is not None
-                outputs = [*outputs, *source.columns] if known else None  # type: ignore[misc]
+            shown = () if _is_changed(each, node["from_table"]) else starred(each, scope.sources)
+            columns = [source.columns for source in shown] or [None]
+            if outputs is not None:
+                outputs = (
+                    None if None in columns else outputs + [c for cs in columns for c in cs or ()]
+                )
         rest = {k: v for k, v in node.items() if k not in ("cte_map", "from_table", "select_list")}
         self._walk(rest, scope)
         self.sources[id(node)] = scope.sources
@@ -288,6 +291,20 @@ def starred(star: Node, sources: Sequence[Source]) -> Iterator[Source]:
     """The sources whose columns a star shows."""
     wanted = (star["relation_name"] or "").lower()
     return (source for source in sources if wanted in ("", source.alias))
+
+
+def _is_changed(star: Node, table: Node) -> bool:
+    """Whether a star may show other columns than those of its tables, one after the other."""
+    changes = ("exclude_list", "replace_list", "rename_list", "columns", "expr")
+    return any(star.get(change) for change in changes) or _merges(table)
+
+
+def _merges(table: Node) -> bool:
+    """Whether a join shows columns of both of its sides once."""
+    if table["type"] != "JOIN":
+        return False
+    is_merged = bool(table["using_columns"]) or table["ref_type"] == "NATURAL"
+    return is_merged or _merges(table["left"]) or _merges(table["right"])
 
 
 def _has(source: Source, column: str) -> bool | None:

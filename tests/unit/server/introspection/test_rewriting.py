@@ -212,6 +212,17 @@ def test_the_data_file_is_what_a_postgresql_has(postgresql):
         assert dict(formatted.fetchall()) == committed.formatted
 
 
+def test_a_star_that_shows_other_columns_stays_one():
+    excluded = asked("SELECT * EXCLUDE (typoutput) FROM pg_type")
+    joined = asked("SELECT * FROM pg_type JOIN (SELECT 23 AS oid) USING (oid)")
+    assert "EXCLUDE (typoutput)" in excluded.sql
+    assert "USING (oid)" in joined.sql
+    assert excluded.oids == joined.oids == []
+    assert len(asked("SELECT * FROM pg_type").oids) == len(
+        shapes().relations["pg_catalog", "pg_type"].columns
+    )
+
+
 def test_a_query_of_views_and_the_catalog_is_one_of_duckdb(connection, described):
     sql = asked("SELECT current_user AS who, [x for x in [1, 2]] AS l GROUP BY ALL").sql
     assert connection._database.cursor().execute(sql).fetchall() == [("ana", [1, 2])]
