@@ -21,7 +21,6 @@ CREATE MACRO _pg.bound(value_ DATE) AS value_::TIMESTAMPTZ, (value_) AS value_;
 CREATE MACRO _pg.date_bin(stride_, at_, origin_) AS
     time_bucket(stride_::INTERVAL, at_, origin_::TIMESTAMP);
 CREATE MACRO _pg.statement_timestamp() AS now();
-CREATE MACRO _pg.clock_timestamp() AS now();
 -- TRY_CAST, because DuckDB computes casts of constants in branches that are not taken, too.
 CREATE MACRO _pg.interval_of(value_) AS TRY_CAST(value_::VARCHAR AS INTERVAL);
 CREATE MACRO _pg.moment(value_) AS
@@ -70,7 +69,6 @@ CREATE MACRO _pg.matched(text_, pattern_, group_) AS
 CREATE MACRO _pg.similar_pattern(pattern_) AS
     replace(replace(regexp_replace(pattern_, '([.^$\\])', '\\\1', 'g'), '%', '.*'), '_', '.');
 CREATE MACRO _pg.regexp_count(text_, pattern_) AS len(regexp_extract_all(text_, pattern_))::INTEGER;
-CREATE MACRO _pg.regexp_substr(text_, pattern_) AS regexp_extract_all(text_, pattern_)[1];
 CREATE MACRO _pg.btrim(text_) AS trim(text_), (text_, characters_) AS trim(text_, characters_);
 CREATE MACRO _pg.lpad
     (text_, size_) AS lpad(text_, size_::INTEGER, ' '), (text_, size_, fill_) AS lpad(text_, size_::INTEGER, fill_);
@@ -189,10 +187,6 @@ CREATE MACRO _pg.json(value_) AS
 CREATE MACRO _pg.json_of(value_) AS
     CASE WHEN typeof(value_) IN ('VARCHAR', 'JSON') THEN value_::VARCHAR::JSON
          ELSE to_json(value_) END;
-CREATE MACRO _pg.json_typeof(value_) AS
-    CASE json_type(_pg.json_of(value_))
-         WHEN 'VARCHAR' THEN 'string' WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array'
-         WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' ELSE 'number' END;
 CREATE MACRO _pg.parts_of(text_, between_) AS
     CASE WHEN text_ IS NULL THEN NULL WHEN text_ = '' THEN []::VARCHAR[]
          WHEN between_ = '' THEN [text_]
@@ -217,4 +211,3 @@ CREATE MACRO _pg.array_upper(list_, dimension_) AS
     CASE WHEN dimension_ = 1 AND len(list_) > 0 THEN len(list_)::INTEGER END;
 CREATE MACRO _pg.array_length(list_, dimension_) AS
     CASE WHEN dimension_ = 1 AND len(list_) > 0 THEN len(list_)::INTEGER END;
-CREATE MACRO _pg.array_ndims(list_) AS CASE WHEN len(list_) > 0 THEN 1 END;

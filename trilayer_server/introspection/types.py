@@ -65,7 +65,7 @@ _RETURNS = {
                      "current_role", "session_user", "user", "pg_get_userbyid",
                      "pg_encoding_to_char", "getdatabaseencoding"), "name"),
     **dict.fromkeys(("pg_backend_pid", "pg_char_to_encoding", "array_length", "array_lower",
-                     "array_upper", "array_ndims", "array_position", "cardinality", "length",
+                     "array_upper", "array_position", "cardinality", "length",
                      "char_length", "octet_length", "strpos", "position", "generate_subscripts",
                      "generate_series"), "int4"),
     **dict.fromkeys(("json_build_object", "json_build_array"), "json"),
