@@ -26,7 +26,6 @@ FILE_LINES = 400
 """The most code lines of a file."""
 
 LONGER = {
-    "trilayer_server/introspection/expressions.py",
     "trilayer_core/definitions/expressions.py",
     "trilayer_core/definitions/inference.py",
     "trilayer_core/definitions/stream.py",

@@ -13,9 +13,9 @@ Node = dict[str, Any]
 
 def call(parser: duckdb.DuckDBPyConnection, function: str, text: str) -> Any:
     """The JSON document that a function of DuckDB makes of a text."""
-    found = parser.execute(f"SELECT {function}", [text]).fetchone()
-    assert found is not None  # an aggregate-free SELECT has a row
-    return json.loads(found[0])
+    row = parser.execute(f"SELECT {function}", [text]).fetchone()
+    assert row is not None  # an aggregate-free SELECT has a row
+    return json.loads(row[0])
 
 
 def constant(node: Any) -> str | None:

@@ -31,7 +31,7 @@ from trilayer_server.introspection.types import (
 
 _ABOUT = re.compile(
     QUOTED
-    + r"""| (?P<found>
+    + r"""| (?P<catalog>
         "(?:pg_ | information_schema)[^"]*(?:"|\Z)
         | \b(?:pg_\w | information_schema\b | has_\w+_privilege\b
             | current_(?:schemas?|database|catalog|user|role|setting)\b | session_user\b
@@ -52,7 +52,7 @@ def mentions(sql: str) -> bool:
 
     It reads the statement once. A statement of which it is false has nothing to be rewritten.
     """
-    return any(match["found"] for match in _ABOUT.finditer(sql))
+    return any(match["catalog"] for match in _ABOUT.finditer(sql))
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,11 @@ def _shown(name: str, session: SessionInfo, parser: duckdb.DuckDBPyConnection) -
     if wanted == "all":
         every = "SELECT name, setting, short_desc AS description FROM pg_settings"
         return rewrite(every, session, parser)
-    known = {name.lower(): name for name in shapes().settings}
+    spelled = {name.lower(): name for name in shapes().settings}
     value = _setting(wanted, session)
     if value is None:
         return None
-    return Rewritten(f'SELECT {quoted(value)} AS "{known.get(wanted, wanted)}"')
+    return Rewritten(f'SELECT {quoted(value)} AS "{spelled.get(wanted, wanted)}"')
 
 
 def _setting(name: str, session: SessionInfo) -> str | None:
@@ -153,8 +153,8 @@ def _setting(name: str, session: SessionInfo) -> str | None:
 def _macros() -> Mapping[str, Sequence[str]]:
     """The macros of functions.sql, and which of the arguments path_ and user_ each has."""
     text = (resources.files(__package__) / "functions.sql").read_text(encoding="utf-8")
-    found = re.findall(r"CREATE MACRO _pg\.(\w+)\s*\(([^)]*)\)", text)
-    return {name: re.findall(r"\b(?:path_|user_)", parameters) for name, parameters in found}
+    macros = re.findall(r"CREATE MACRO _pg\.(\w+)\s*\(([^)]*)\)", text)
+    return {name: re.findall(r"\b(?:path_|user_)", parameters) for name, parameters in macros}
 
 
 _CONSTANTS = {
@@ -263,17 +263,17 @@ class _Rewriting(Translation):
 
     def _of_session(self, relation: Relation) -> list[tuple[str, str]]:
         """The columns of a relation that have the database's or the user's name."""
-        found: list[tuple[str, str]] = []
+        replaced: list[tuple[str, str]] = []
         for column in relation.columns:
             name = _identifier(column.name)
             if _DATABASE_COLUMNS.fullmatch(column.name):
                 value = quoted(self._session.database)
-                found.append((column.name, f"replace({name}, '$database', {value})"))
+                replaced.append((column.name, f"replace({name}, '$database', {value})"))
             elif column.name in _USER_COLUMNS:
-                found.append((column.name, f"replace({name}, '$user', {self._user})"))
+                replaced.append((column.name, f"replace({name}, '$user', {self._user})"))
             elif relation.name == "pg_settings" and column.name in ("setting", "reset_val"):
-                found.append((column.name, f"CASE lower(name) {self._cases()} ELSE {name} END"))
-        return found
+                replaced.append((column.name, f"CASE lower(name) {self._cases()} ELSE {name} END"))
+        return replaced
 
     def _cases(self) -> str:
         """The session's settings as parts of a CASE."""

@@ -113,8 +113,8 @@ class Types:
         """The columns of a query."""
         ctes = dict(outer.ctes if outer else {})
         for cte in node["cte_map"]["map"]:
-            found = self.query(cte["value"]["query_node"], Scope([], ctes, outer))
-            ctes[cte["key"].lower()] = _renamed(found, cte["value"]["aliases"])
+            columns = self.query(cte["value"]["query_node"], Scope([], ctes, outer))
+            ctes[cte["key"].lower()] = _renamed(columns, cte["value"]["aliases"])
         scope = Scope([], ctes, outer)
         match node["type"]:
             case "SELECT_NODE":
@@ -219,8 +219,8 @@ class Types:
             return str(node["is"])
         self._walk([v for v in node.values() if isinstance(v, dict | list)], scope)
         node["of"] = [each["is"] for each in _operands(node)]
-        node["is"] = found = self._type(node, scope)
-        return found
+        node["is"] = type_ = self._type(node, scope)
+        return type_
 
     def _type(self, node: Node, scope: Scope) -> str:
         of = node["of"]
@@ -353,8 +353,8 @@ def _element(array: str) -> str:
 
 def _first(nodes: Sequence[Node]) -> str:
     """The common type of values; literals and NULL don't decide."""
-    found = [node["is"] for node in nodes if node["class"] != "CONSTANT"]
-    if not found:
+    types = [node["is"] for node in nodes if node["class"] != "CONSTANT"]
+    if not types:
         return ""
-    is_wider = found[0] in ("name", "char") and {"text", ""}.intersection(found)
-    return "text" if is_wider else str(found[0])
+    is_wider = types[0] in ("name", "char") and {"text", ""}.intersection(types)
+    return "text" if is_wider else str(types[0])
