@@ -44,11 +44,12 @@ check: lint  ## run lint, types and the fast tests, in a minute: no broker and n
 mutants: $(READY)  ## run mutation tests of the rules and list the mutants that survive (FILE="a.py b.py")
 	@$(BIN)/python -m qa.mutation $(FILE)
 
-lint: $(READY)  ## check rules and format (ruff), imports between packages, unused names
+lint: $(READY)  ## check rules and format (ruff), imports between packages, unused names, budgets
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/vulture
+	$(BIN)/python -m qa.budgets
 
 types: $(READY)  ## check types (mypy)
 	$(BIN)/mypy

@@ -19,23 +19,22 @@ PROJECT = Path(__file__).parents[1]
 HEART = ("trilayer_core", "batch_layer", "speed_layer", "serving_layer")
 PRODUCT = (*HEART, "trilayer", "trilayer_server", "trilayer_local", "dags")
 
-LINES = {"heart": 18_700, "all": 41_000}
+LINES = {"heart": 17_000, "all": 38_600}
 """The most code lines of the heart without alerts, and of the product."""
 
 FILE_LINES = 400
 """The most code lines of a file."""
 
-LONGER = {
-    "trilayer_core/definitions/expressions.py",
-    "trilayer_core/definitions/inference.py",
-    "trilayer_core/definitions/stream.py",
-}
+LONGER = {"trilayer_core/definitions/inference.py", "trilayer_core/definitions/rules.py"}
 """The files that are longer and are to be divided."""
 
 WAY = {"files": 25, "lines": 4_500}
 """The most files, and code lines, of the two ways that docs/design.md follows through the code."""
 
-WORDS = {"found": 0, "known": 0, "said": 0, "told": 0, "anew": 0, "refusal": 0, "question": 0}
+WORDS = {
+    **{"found": 729, "known": 377, "question": 229, "refusal": 217},
+    **{"said": 81, "told": 27, "anew": 24},
+}
 """The most identifiers that contain a word of the dialect that this code once had."""
 
 
