@@ -74,7 +74,7 @@ class ServedHttp(InThread):
         self._ready.set()
 
     def client(self, **options):
-        return httpx.Client(base_url=self.url, trust_env=False, timeout=20, **options)
+        return httpx.Client(base_url=self.url, trust_env=False, timeout=60, **options)
 
     def ask(self, sql, **more):
         with self.client() as client:
