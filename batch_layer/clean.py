@@ -16,14 +16,9 @@ from trilayer_core.store.generations import Generations
 from trilayer_core.store.leftovers import clear, find_leftovers
 from trilayer_core.store.looks import Looks
 from trilayer_core.store.master import Master
-from trilayer_core.store.publication import (
-    Publication,
-    oldest_cut,
-)
+from trilayer_core.store.publication import Publication, oldest_cut
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import (
-    Runs,
-)
+from trilayer_core.store.runs import Runs
 from trilayer_core.store.segments import Generation
 
 logger = logging.getLogger("trilayer.batch")

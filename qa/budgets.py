@@ -105,10 +105,10 @@ def violations() -> Iterator[str]:
     for path in sizes:
         words += identifiers(PROJECT / path)
     for word, most in WORDS.items():
-        if words[word] + words[f"{word}s"] > most:
+        if (number := words[word] + words[f"{word}s"]) > most:
             yield (
-                f"the word {word!r} must stand in at most {most} identifiers;"
-                f" got {words[word] + words[f'{word}s']}; name the thing itself"
+                f"the word {word!r} must stand in at most {most} identifiers; got {number};"
+                " name the thing itself"
             )
 
 

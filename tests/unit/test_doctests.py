@@ -5,19 +5,11 @@ import importlib
 
 import pytest
 
-from tests.support.places import PROJECT
+from tests.support.places import PACKAGES, PROJECT
 
 MODULES = sorted(
     ".".join(path.relative_to(PROJECT).with_suffix("").parts)
-    for package in (
-        "trilayer",
-        "trilayer_core",
-        "batch_layer",
-        "speed_layer",
-        "serving_layer",
-        "trilayer_server",
-        "trilayer_local",
-    )
+    for package in PACKAGES
     for path in (PROJECT / package).rglob("*.py")
     if ">>> " in path.read_text()
 )

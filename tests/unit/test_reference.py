@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import trilayer
-from tests.support.places import PROJECT
+from tests.support.places import PACKAGES, PROJECT
 from trilayer import (
     Aggregate,
     Alert,
@@ -127,15 +127,7 @@ def test_an_event_id_keeps_no_duplicate_out_and_refuses_an_event_without_it():
     package = Path(trilayer.__file__).parents[1]
     users = [
         path.relative_to(package).as_posix()
-        for folder in (
-            "trilayer",
-            "trilayer_core",
-            "batch_layer",
-            "speed_layer",
-            "serving_layer",
-            "trilayer_server",
-            "trilayer_local",
-        )
+        for folder in PACKAGES
         for path in (package / folder).rglob("*.py")
         if "event_id" in path.read_text()
     ]
