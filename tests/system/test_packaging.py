@@ -4,11 +4,9 @@ import json
 import re
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from email import message_from_string
 from importlib.metadata import distribution
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -55,74 +53,75 @@ def wheel(tmp_path_factory):
     return built
 
 
-def environment(wheel, folder):
-    """A new environment in a folder with the wheel alone: its Python and its site-packages."""
+def environment(wheel, folder, *extras):
+    """A new environment in a folder with the wheel and what it requires with these extras, alone:
+    its Python and its site-packages.
+    """
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
     run(*pip, "--no-deps", "--no-index", wheel, cwd=folder)
     (site,) = folder.glob("lib/python*/site-packages")
+    (metadata,) = site.glob("trilayer-*.dist-info/METADATA")
+    requires = message_from_string(metadata.read_text()).get_all("Requires-Dist")
+    for needed in closure(*required(requires, *extras)):
+        for top in {file.parts[0] for file in needed.files} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(needed.locate_file(top))
     return python, site
 
 
-@pytest.fixture(scope="module")
-def installed_bin(wheel, tmp_path_factory):
-    """The bin folder of a new environment with the wheel, which sees this environment's other
-    packages.
-    """
-    python, site = environment(wheel, tmp_path_factory.mktemp("environment"))
-    # a path of a .pth comes after the environment's own, and .pth files in it (the editable
-    # install) are not read
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    return python.parent
+def required(requires, *extras):
+    """The requirements of a distribution that apply without extras or with one of these."""
+    return [
+        needed
+        for needed in map(Requirement, requires or [])
+        if needed.marker is None
+        or any(needed.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+    ]
 
 
-def closure(*names):
-    """The distributions of this environment that these need, extras as in `pyspark[connect]`."""
-    found, waiting = {}, [Requirement(name) for name in names]
+def closure(*requirements):
+    """The distributions of this environment that these need, without our own."""
+    extras_of, waiting = {}, list(requirements)
     while waiting:
         wanted = waiting.pop()
         there = distribution(wanted.name)
         extras = wanted.extras | {""}
-        if extras <= found.setdefault(there.name, set()):
+        if extras <= extras_of.setdefault(there.name, set()):
             continue
-        found[there.name] |= extras
-        waiting += [
-            needed
-            for needed in map(Requirement, there.requires or [])
-            if needed.marker is None or any(needed.marker.evaluate({"extra": e}) for e in extras)
-        ]
-    return [distribution(name) for name in found]
+        extras_of[there.name] |= extras
+        waiting += required(there.requires, *extras)
+    return [distribution(name) for name in extras_of if name != "trilayer"]
 
 
 @pytest.fixture(scope="module")
-def python_without_extras(wheel, tmp_path_factory):
-    """The Python of an environment with the wheel and what it requires without extras, alone."""
-    python, site = environment(wheel, tmp_path_factory.mktemp("bare"))
-    (metadata,) = site.glob("trilayer-*.dist-info/METADATA")
-    requires = message_from_string(metadata.read_text()).get_all("Requires-Dist")
-    base = [text for text in requires if "extra ==" not in text]
-    assert len(base) <= 12
-    for needed in closure(*base):
-        for top in {file.parts[0] for file in needed.files} - {"..", "__pycache__"}:
-            if not (site / top).exists():
-                (site / top).symlink_to(needed.locate_file(top))
-    return python
+def installed(wheel, tmp_path_factory):
+    """The Python and the site-packages of an environment with the wheel and its programs."""
+    folder = tmp_path_factory.mktemp("environment")
+    return environment(wheel, folder, "local", "airflow", "notebooks")
+
+
+@pytest.fixture(scope="module")
+def trilayer(installed):
+    return installed[0].parent / "trilayer"
 
 
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_without_extras_both_layers_answer(python_without_extras, tmp_path, broker, new_topic):
+def test_without_extras_both_layers_answer(wheel, tmp_path_factory, tmp_path, broker, new_topic):
+    python, site = environment(wheel, tmp_path_factory.mktemp("bare"))
+    (metadata,) = site.glob("trilayer-*.dist-info/METADATA")
+    assert len(required(message_from_string(metadata.read_text()).get_all("Requires-Dist"))) <= 12
+
     def trilayer(*arguments):
-        return run(python_without_extras, "-P", "-m", "trilayer.cli", *arguments, cwd=tmp_path)
+        return run(python, "-P", "-m", "trilayer.cli", *arguments, cwd=tmp_path)
 
     project = Project(tmp_path, broker.bootstrap, new_topic(), spark_master="local[2]")
     project.produce(40, broken=1)
     wait_for_settled_tick(project)
     trilayer("batch", "run")
-    speed = subprocess.Popen(
-        [python_without_extras, "-P", "-m", "trilayer.cli", "speed", "run"], cwd=tmp_path
-    )
+    speed = subprocess.Popen([python, "-P", "-m", "trilayer.cli", "speed", "run"], cwd=tmp_path)
     try:
         project.produce(20)
         project.wait_for_all()
@@ -137,7 +136,7 @@ def test_without_extras_both_layers_answer(python_without_extras, tmp_path, brok
     assert clean(trilayer("verify", "--json"))
     for command, extra in {"serve": "server", "up": "local", "doctor": "local"}.items():
         done = subprocess.run(
-            [python_without_extras, "-P", "-m", "trilayer.cli", command],
+            [python, "-P", "-m", "trilayer.cli", command],
             cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 1
@@ -165,20 +164,18 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel):
     )
 
 
-def test_the_installed_command_runs_from_anywhere(installed_bin, tmp_path):
-    assert "Usage" in run(installed_bin / "trilayer", "--help", cwd=tmp_path)
-    assert re.match(
-        r"trilayer \d+\.\d+\.\d+, Python 3",
-        run(installed_bin / "trilayer", "--version", cwd=tmp_path),
-    )
+def test_the_installed_command_runs_from_anywhere(trilayer, tmp_path):
+    assert "Usage" in run(trilayer, "--help", cwd=tmp_path)
+    assert re.match(r"trilayer \d+\.\d+\.\d+, Python 3", run(trilayer, "--version", cwd=tmp_path))
 
 
-def test_packages_of_other_people_called_cli_or_dags_are_left_to_them(installed_bin, tmp_path):
-    python = installed_bin / "python"
-    site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path)
+def test_packages_of_other_people_called_cli_or_dags_are_left_to_them(
+    installed, trilayer, tmp_path
+):
+    python, site = installed
     theirs = ("cli", "dags", "notebooks", "embedded", "orchestration", "operations", "store")
     for name in theirs:
-        package = Path(site.strip(), name)
+        package = site / name
         package.mkdir()
         (package / "__init__.py").write_text(f"raise ImportError('{name} is not trilayer\\'s')")
     script = f"""if True:
@@ -194,12 +191,11 @@ def test_packages_of_other_people_called_cli_or_dags_are_left_to_them(installed_
     assert int(run(python, "-c", script, cwd=tmp_path)) > 50
     project = tmp_path / "project"
     project.mkdir()
-    run(installed_bin / "trilayer", "notebooks", "here", cwd=project)
+    run(trilayer, "notebooks", "here", cwd=project)
     assert "Usage" in run(python, "-m", "trilayer.cli", "batch", "--help", cwd=project)
 
 
-def test_the_installed_command_brings_its_notebooks(installed_bin, tmp_path):
-    trilayer = installed_bin / "trilayer"
+def test_the_installed_command_brings_its_notebooks(trilayer, tmp_path):
     said = run(trilayer, "notebooks", "mine", cwd=tmp_path)
     assert "wrote mine/batch_vs_speed.ipynb" in said
     assert "there is no trilayer.toml in their folder or above it" in said
@@ -220,11 +216,12 @@ def test_the_installed_command_brings_its_notebooks(installed_bin, tmp_path):
     assert changed.read_bytes() == (PROJECT / "notebooks" / "batch_vs_speed.ipynb").read_bytes()
 
 
-def test_the_installed_code_finds_its_data(installed_bin, tmp_path):
+def test_the_installed_code_finds_its_data(installed, tmp_path):
+    python, site = installed
     script = (
         "from trilayer_local.kafka import _LOGGING; from trilayer_core.runtime import jars\n"
         "print(jars.__file__, len(jars.read_lock(jars.KAFKA_BROKER)), _LOGGING.exists())"
     )
-    path, jars, logging = run(installed_bin / "python", "-c", script, cwd=tmp_path).split()
-    assert Path(path).is_relative_to(installed_bin.parent)
+    path, jars, logging = run(python, "-c", script, cwd=tmp_path).split()
+    assert path.startswith(str(site))
     assert (jars, logging) == ("46", "True")

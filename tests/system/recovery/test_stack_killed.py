@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -161,7 +162,8 @@ def test_without_its_spark_a_batch_run_and_the_stack_say_so_and_end(project):
     )
     server = psutil.Process(processes.running(home, "spark").pid)
     for victim in [server, *server.children(recursive=True)]:
-        victim.kill()
+        with suppress(psutil.NoSuchProcess):  # it ends with its parent
+            victim.kill()
     began = time.monotonic()
     status, said = ended_with(batch)
     assert time.monotonic() - began < 60, said
