@@ -162,19 +162,19 @@ def short_traceback(definition: Class) -> Class:
     return definition
 
 
-def close_name(name: str, known: Iterable[str]) -> str | None:
+def close_name(name: str, names: Iterable[str]) -> str | None:
     """The known name that was possibly meant, ignoring case; None if none is similar."""
-    folded = {candidate.casefold(): candidate for candidate in known}
+    folded = {candidate.casefold(): candidate for candidate in names}
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     return folded[close[0]] if close else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a message about an unknown name.
 
     It is `; did you mean 'carrier'?` if a known name is similar, else the list of known names.
     """
-    candidates = sorted(known)
+    candidates = sorted(names)
     close = close_name(name, candidates)
     if close is not None:
         return f"; did you mean {close!r}?"

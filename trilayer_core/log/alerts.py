@@ -87,20 +87,20 @@ _payload = TypeAdapter(_Payload)
 def sent_alert(value: bytes | None) -> SentAlert | None:
     """The alert in a record's value; None if it is something else."""
     try:
-        found = _payload.validate_json(value or b"", strict=True)
-        created_at = datetime.fromisoformat(found.created_at).astimezone(UTC)
+        fields = _payload.validate_json(value or b"", strict=True)
+        created_at = datetime.fromisoformat(fields.created_at).astimezone(UTC)
     except (ValueError, OverflowError):  # a ValidationError is a ValueError
         return None
     alert = SentAlert(
-        found.alert,
-        found.fingerprint,
-        found.topic_id,
-        found.partition,
-        found.offset,
+        fields.alert,
+        fields.fingerprint,
+        fields.topic_id,
+        fields.partition,
+        fields.offset,
         created_at,
         (value or b"").decode(),
     )
-    return alert if found.id == alert.id else None
+    return alert if fields.id == alert.id else None
 
 
 GATHER_MS = 500
@@ -202,16 +202,16 @@ class AlertReader:
         """
         with broker_errors(self._servers):
             polled = self._consumer.poll(timeout_ms=round(timeout_s * 1000))
-        found = []
+        alerts = []
         for place, records in polled.items():
             for record in records:
                 if record.offset > self._next[place.partition]:
                     self._look_for_missing(place.partition, record.offset)
                 self._next[place.partition] = record.offset + 1
-                found.append(
+                alerts.append(
                     AlertRecord(place.partition, record.offset, record.timestamp, record.value)
                 )
-        return found
+        return alerts
 
     def is_same(self) -> bool:
         """Whether the topic is still the one that was found.

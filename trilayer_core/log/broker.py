@@ -163,11 +163,11 @@ class Log:
 
     def _find(self, name: str) -> Topic | None:
         with broker_errors(self.bootstrap_servers):
-            (found,) = self._admin.describe_topics([name])
-        if found["error_code"] == 3 or not found["partitions"]:
+            (description,) = self._admin.describe_topics([name])
+        if description["error_code"] == 3 or not description["partitions"]:
             return None
-        partitions = tuple(sorted(p["partition_index"] for p in found["partitions"]))
-        return Topic(name, str(found["topic_id"]), partitions)
+        partitions = tuple(sorted(p["partition_index"] for p in description["partitions"]))
+        return Topic(name, str(description["topic_id"]), partitions)
 
     def topic(self, stream: Stream) -> Topic:
         """The stream's topic.
@@ -175,13 +175,13 @@ class Log:
         Raises:
             LogError: It does not exist.
         """
-        found = self.find(stream)
-        if found is None:
+        topic = self.find(stream)
+        if topic is None:
             raise LogError(
                 f"topic {stream.topic!r} of stream {stream.name!r} does not exist at"
                 f" {self.bootstrap_servers}; `trilayer replay` or `trilayer up` creates it"
             )
-        return found
+        return topic
 
     def ensure(self, stream: Stream, replication_factor: int = 1) -> Topic:
         """The stream's topic, which is created if it does not exist.
@@ -277,8 +277,8 @@ class Log:
         """The effective value of a topic's setting, such as `message.timestamp.type`."""
         with broker_errors(self.bootstrap_servers):
             resource = ConfigResource(ConfigResourceType.TOPIC, topic.name, {name: None})
-            found = self._admin.describe_configs([resource], config_filter="all")
-        return str(_find(found, name)["value"])
+            settings = self._admin.describe_configs([resource], config_filter="all")
+        return str(_find(settings, name)["value"])
 
     def check_append_time(self, topic: Topic) -> None:
         """Checks that the broker stamps the topic's records itself, because cuts depend on it.
@@ -327,8 +327,8 @@ class Log:
             offsets. Partitions without a record at or after T are left out.
         """
         with broker_errors(self.bootstrap_servers):
-            found = self._consumer.offsets_for_times(dict.fromkeys(_partitions(topic), t_ms))
-        present = {tp.partition: entry for tp, entry in found.items() if entry is not None}
+            entries = self._consumer.offsets_for_times(dict.fromkeys(_partitions(topic), t_ms))
+        present = {tp.partition: entry for tp, entry in entries.items() if entry is not None}
         return {p: e.offset for p, e in present.items()}, {
             p: e.timestamp for p, e in present.items()
         }
@@ -339,16 +339,16 @@ class Log:
         The result has as many records as one small fetch returns, and at least one. It is empty if
         only the markers of transactions are left.
         """
-        found = TopicPartition(topic.name, partition)
+        place = TopicPartition(topic.name, partition)
         with self._reading() as reader:
-            _begin(reader, {found: offset})
+            _begin(reader, {place: offset})
             deadline = time.monotonic() + 30
-            while reader.position(found) < end:
-                records = reader.poll(timeout_ms=200).get(found, [])
+            while reader.position(place) < end:
+                records = reader.poll(timeout_ms=200).get(place, [])
                 if records:
                     break
                 if time.monotonic() > deadline:
-                    raise self._silent({found: (offset, end)}, 30)
+                    raise self._silent({place: (offset, end)}, 30)
             else:
                 records = []
         return [(record.offset, record.timestamp) for record in records if record.offset < end]
@@ -413,24 +413,24 @@ class Log:
         Raises:
             EnvironmentFault: The brokers return nothing for 10 s.
         """
-        found: dict[int, Mark] = {}
+        marks: dict[int, Mark] = {}
         beginning = self.beginning(topic)
         reached = {p: offset for p, offset in below.items() if offset > beginning.get(p, 0)}
         for back in (1, 64, 4096):
             spans = {
-                p: (max(below[p] - back, beginning[p]), below[p]) for p in reached if p not in found
+                p: (max(below[p] - back, beginning[p]), below[p]) for p in reached if p not in marks
             }
             if spans:
-                found |= self._last_of(topic, spans)
+                marks |= self._last_of(topic, spans)
             reached = {p: start for p, (start, _) in spans.items() if start > beginning[p]}
-        return found
+        return marks
 
     def _last_of(self, topic: Topic, spans: Mapping[int, tuple[int, int]]) -> dict[int, Mark]:
         """The last record of each range [start, end) of offsets."""
         with self._reading() as reader:
             places = {TopicPartition(topic.name, p): span for p, span in spans.items()}
             _begin(reader, {tp: start for tp, (start, _) in places.items()})
-            found: dict[int, Mark] = {}
+            marks: dict[int, Mark] = {}
             left = dict(places)
             deadline = time.monotonic() + 10
             while left:
@@ -442,7 +442,7 @@ class Log:
                     deadline = time.monotonic() + 10
                     for record in records:
                         if tp in left and record.offset < left[tp][1]:
-                            found[tp.partition] = Mark.of_record(
+                            marks[tp.partition] = Mark.of_record(
                                 record.offset,
                                 record.timestamp,
                                 record.key,
@@ -451,7 +451,7 @@ class Log:
                             )
                 left = {tp: span for tp, span in left.items() if reader.position(tp) < span[1]}
                 reader.assign(list(left))
-        return found
+        return marks
 
     @contextmanager
     def _reading(self) -> Iterator[KafkaConsumer]:
@@ -522,9 +522,9 @@ def _find(tree: Any, name: str) -> Any:
         if name in tree:
             return tree[name]
         for branch in tree.values():
-            found = _find(branch, name)
-            if found is not None:
-                return found
+            value = _find(branch, name)
+            if value is not None:
+                return value
     return None
 
 

@@ -51,7 +51,7 @@ def stream_lag(
     Raises:
         EnvironmentFault: No broker answers, or one does not return its records.
     """
-    found: dict[str, Lag] = {}
+    lags: dict[str, Lag] = {}
     with Log.at_once(settings.bootstrap_servers, ANSWER_S) as log:
         for stream in catalog.streams:
             topic = log.find(stream)
@@ -69,8 +69,8 @@ def stream_lag(
             ).stamped_later_than_now()
             events = sum(end[p] - o for p, o in behind.items())
             seconds, since_cut = _age_s(log, topic, behind, end), _age_s(log, topic, cut, end)
-            found[stream.name] = Lag(end, events, seconds, since_cut, ahead)
-    return found
+            lags[stream.name] = Lag(end, events, seconds, since_cut, ahead)
+    return lags
 
 
 def after_cut(catalog: Catalog, settings: Settings, cuts: Mapping[str, Cut]) -> dict[str, int]:

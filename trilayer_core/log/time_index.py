@@ -92,12 +92,12 @@ class TimeIndex:
             floor: The offsets at which an earlier tick begins; records below are ignored.
         """
         offsets, stamps = self._log.index(self.topic, t_ms)
-        found = {
+        records = {
             p: h
             for p, offset in offsets.items()
             if (h := self._first(p, t_ms, Stamped(offset, stamps[p]), floor.get(p, 0)))
         }
-        return {p: h.offset for p, h in found.items()}, {p: h.stamp for p, h in found.items()}
+        return {p: h.offset for p, h in records.items()}, {p: h.stamp for p, h in records.items()}
 
     def cut(self, t_ms: int, floor: Cut, *, accept_clock: bool = False) -> dict[int, int]:
         """H(T) for a batch run; the end of the log if no record is at or after T.
@@ -135,34 +135,36 @@ class TimeIndex:
 
     # -- one partition -----------------------------------------------------------------------------
 
-    def _first(self, p: int, t_ms: int, found: Stamped | None, floor: int) -> Stamped | None:
+    def _first(self, p: int, t_ms: int, candidate: Stamped | None, floor: int) -> Stamped | None:
         """The first record at or after T that is not ahead.
 
         `found` is the first record stamped T or later.
         """
         latest = self._clock() + self.margin_ms
         for _ in range(ROUNDS):
-            if found is None:
+            if candidate is None:
                 return None
-            if found.offset < floor:
-                found = self._search(p, t_ms, floor, self._end(p), latest)
-            elif found.stamp > latest:
-                found = self._search(p, t_ms, found.offset + 1, self._end(p), latest)
-            elif found.stamp < t_ms + self._tick_ms:
-                return found  # in T's own tick, so it delays no other tick
+            if candidate.offset < floor:
+                candidate = self._search(p, t_ms, floor, self._end(p), latest)
+            elif candidate.stamp > latest:
+                candidate = self._search(p, t_ms, candidate.offset + 1, self._end(p), latest)
+            elif candidate.stamp < t_ms + self._tick_ms:
+                return candidate  # in T's own tick, so it delays no other tick
             else:
                 # The record arrived after a quiet time, or it was ahead when it arrived. In the
                 # second case a record after it has a lower stamp.
-                low = found.stamp - self.margin_ms
-                lower = self._lower(p, found.offset + 1, self._end(p), low)
+                low = candidate.stamp - self.margin_ms
+                lower = self._lower(p, candidate.offset + 1, self._end(p), low)
                 if lower is None:
-                    return found
+                    return candidate
                 if lower.stamp >= t_ms:
-                    found = self._search(p, t_ms, found.offset + 1, lower.offset + 1, low - 1)
+                    candidate = self._search(
+                        p, t_ms, candidate.offset + 1, lower.offset + 1, low - 1
+                    )
                 else:
-                    found = self._search(p, t_ms, lower.offset + 1, self._end(p), latest)
-            floor = max(floor, found.offset) if found else floor
-        return found
+                    candidate = self._search(p, t_ms, lower.offset + 1, self._end(p), latest)
+            floor = max(floor, candidate.offset) if candidate else floor
+        return candidate
 
     def _search(self, p: int, t_ms: int, low: int, high: int, latest: int) -> Stamped | None:
         """A record in [low, high) stamped from T to `latest` that follows no record or one below T.
@@ -174,13 +176,13 @@ class TimeIndex:
             return None
         high, middle = best.offset, low
         while low < high:
-            known = self._some(p, middle, high, latest)
-            over = next((record for record in known if record.stamp >= t_ms), None)
-            if not known:
+            records = self._some(p, middle, high, latest)
+            over = next((record for record in records if record.stamp >= t_ms), None)
+            if not records:
                 high = middle
             elif over is None:
-                low = known[-1].offset + 1
-            elif over == known[0]:
+                low = records[-1].offset + 1
+            elif over == records[0]:
                 best, high = over, middle
             else:
                 return over
@@ -196,21 +198,21 @@ class TimeIndex:
         step, above = 1, high
         while True:
             start = max(low, high - step)
-            known = self._fitting(p, start, high, latest)
-            if known or start <= low:
+            records = self._fitting(p, start, high, latest)
+            if records or start <= low:
                 break
             step, above = step * 4, start
         # Only records that are ahead were found at these samples; there may be others between them.
-        known = known or self._some(p, low, high, latest)
-        if not known:
+        records = records or self._some(p, low, high, latest)
+        if not records:
             return None
         # There may be more between the record found and the records that are all ahead.
-        newest, position = known[-1], known[-1].offset + 1
+        newest, position = records[-1], records[-1].offset + 1
         while newest.stamp < t_ms and position < above:
             middle = (position + above) // 2
-            known = self._fitting(p, middle, above, latest)
-            if known:
-                newest, position = known[-1], known[-1].offset + 1
+            records = self._fitting(p, middle, above, latest)
+            if records:
+                newest, position = records[-1], records[-1].offset + 1
             else:
                 above = middle
         return newest
@@ -222,26 +224,26 @@ class TimeIndex:
         """
         passed, step = start, 1
         while True:
-            known = self._read(p, start, high)
-            found = [record for record in known if record.stamp <= latest]
-            if found or not known:
+            records = self._read(p, start, high)
+            usable = [record for record in records if record.stamp <= latest]
+            if usable or not records:
                 break
-            passed = known[-1].offset + 1
+            passed = records[-1].offset + 1
             start, step = passed + step - 1, step * 4
         above = min(start, high)
         while passed < above:
             middle = (passed + above) // 2
-            known = self._read(p, middle, above)
-            fitting = [record for record in known if record.stamp <= latest]
+            records = self._read(p, middle, above)
+            fitting = [record for record in records if record.stamp <= latest]
             if fitting:
-                found, above = fitting, middle
-                if fitting[0] != known[0]:
+                usable, above = fitting, middle
+                if fitting[0] != records[0]:
                     break
-            elif known:
-                passed = known[-1].offset + 1
+            elif records:
+                passed = records[-1].offset + 1
             else:
                 above = middle
-        return found
+        return usable
 
     def _lower(self, p: int, start: int, end: int, bound: int) -> Stamped | None:
         """A record in [start, end) stamped below `bound`.
@@ -250,14 +252,14 @@ class TimeIndex:
         """
         step = 1
         while start < end:
-            known = self._read(p, start, end)
-            if not known:
+            records = self._read(p, start, end)
+            if not records:
                 return None
-            lower = next((record for record in known if record.stamp < bound), None)
+            lower = next((record for record in records if record.stamp < bound), None)
             if lower:
                 return lower
             # Samples lie at multiples of the step, so that the next look-up reads the same ones.
-            start = (known[-1].offset // step + 1) * step
+            start = (records[-1].offset // step + 1) * step
             step *= 4
         return None
 
@@ -292,11 +294,11 @@ class TimeIndex:
         back = 1
         while True:
             start = max(low, end - back)
-            known = self._read(p, start, end)
-            while known and (more := self._read(p, known[-1].offset + 1, end)):
-                known = more
-            if known or start <= low:
-                return known[-1] if known else None
+            records = self._read(p, start, end)
+            while records and (more := self._read(p, records[-1].offset + 1, end)):
+                records = more
+            if records or start <= low:
+                return records[-1] if records else None
             back *= 64
 
     def _end(self, p: int) -> int:
@@ -317,7 +319,7 @@ class TimeIndex:
                 self._chunks.move_to_end((partition, asked))
                 break
         else:
-            chunk = [Stamped(*found) for found in self._log.stamps(self.topic, p, start, high)]
+            chunk = [Stamped(*stamp) for stamp in self._log.stamps(self.topic, p, start, high)]
             if not chunk:
                 return []
             self._chunks[p, start] = chunk

@@ -79,7 +79,7 @@ def unless_held(path: Path) -> Iterator[bool]:
 
 
 def _take_within(lock: TextIO, path: Path, once: str, wait_s: float) -> None:
-    began, told = time.monotonic(), False
+    began, reported = time.monotonic(), False
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,8 +89,8 @@ def _take_within(lock: TextIO, path: Path, once: str, wait_s: float) -> None:
             return
         if waited >= max(wait_s, GRACE_S):
             break
-        if waited >= TELL_AFTER_S and not told:
-            told = True
+        if waited >= TELL_AFTER_S and not reported:
+            reported = True
             logger.warning("%s waits for %s, which holds %s", once, _holder(lock), path)
         threading.Event().wait(LOOK_AGAIN_S)
     holder = _holder(lock)

@@ -254,9 +254,9 @@ def pyspark_jars() -> Path:
 
 
 def _ivy_jar() -> Path:
-    found = sorted(pyspark_jars().glob("ivy-*.jar"))
-    if not found:
+    archives = sorted(pyspark_jars().glob("ivy-*.jar"))
+    if not archives:
         raise EnvironmentFault(
             f"pyspark must contain jars/ivy-*.jar; got none in {pyspark_jars()}; reinstall pyspark"
         )
-    return found[-1]
+    return archives[-1]

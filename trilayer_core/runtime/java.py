@@ -35,24 +35,24 @@ def java_executable() -> Path:
             installs one.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
-    if found is None:
+    executable = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if executable is None:
         place = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
         raise EnvironmentFault(
             f"Java must be {OLDEST_JAVA} or newer; got none ({place}); {_how_to_install()}"
         )
-    answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    answer = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)
     version = java_version(answer.stderr)
     if version is None or version < OLDEST_JAVA:
         got = (
             version
             if version is not None
-            else f"no version from {found} -version: {answer.stderr.strip()!r}"
+            else f"no version from {executable} -version: {answer.stderr.strip()!r}"
         )
         raise EnvironmentFault(
-            f"Java must be {OLDEST_JAVA} or newer; got {got} ({found}); {_how_to_install()}"
+            f"Java must be {OLDEST_JAVA} or newer; got {got} ({executable}); {_how_to_install()}"
         )
-    return Path(found)
+    return Path(executable)
 
 
 def environment() -> dict[str, str]:
@@ -90,8 +90,8 @@ def java_version(banner: str) -> int | None:
 
     It is 17 for "17.0.15" and 8 for "1.8.0_402".
     """
-    found = re.search(r'version "(?:1\.)?(\d+)', banner)
-    return int(found.group(1)) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', banner)
+    return int(match.group(1)) if match else None
 
 
 def _how_to_install() -> str:

@@ -50,7 +50,7 @@ def shown(
     if console.is_terminal:
         yield from _live(what, echo, console, after_s)
     else:
-        yield from _told(what, echo, every_s, after_s)
+        yield from _logged(what, echo, every_s, after_s)
 
 
 def _live(
@@ -65,13 +65,13 @@ def _live(
         echo(f"{what}: done in {took_s:.0f} s")
 
 
-def _told(
+def _logged(
     what: str, echo: Callable[[str], None], every_s: float, after_s: float
 ) -> Iterator[Callable[[str], None]]:
     began, done = time.monotonic(), threading.Event()
     reached = [what]
 
-    def tell() -> None:
+    def report() -> None:
         if after_s and not done.wait(after_s):
             echo(reached[-1])
         # Less and less often, since each line of a log stays.
@@ -81,10 +81,10 @@ def _told(
 
     if not after_s:
         echo(what)
-    teller = threading.Thread(target=tell, daemon=True, name="progress")
-    teller.start()
+    reporter = threading.Thread(target=report, daemon=True, name="progress")
+    reporter.start()
     try:
         yield lambda far: reached.append(f"{what}, {far}")
     finally:
         done.set()
-        teller.join()
+        reporter.join()

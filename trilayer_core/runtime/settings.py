@@ -391,9 +391,9 @@ def load_settings(**overrides: object) -> Settings:
     ]
     for name in unknown:
         if name not in ("TRILAYER_FAILPOINT", "TRILAYER_PROCESS"):
-            known = [f"TRILAYER_{field.upper()}" for field in Settings.model_fields]
+            variables = [f"TRILAYER_{field.upper()}" for field in Settings.model_fields]
             raise SettingsError(
-                f"variable {name} must be one of trilayer's settings{did_you_mean(name, known)}"
+                f"variable {name} must be one of trilayer's settings{did_you_mean(name, variables)}"
             )
     try:
         settings = Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks what mypy can't know

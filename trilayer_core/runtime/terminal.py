@@ -22,7 +22,7 @@ _OBEYED = re.compile(
 
 def visible(text: str) -> str:
     r"""Escapes what a terminal would obey rather than show, as `\x1b`. Lines and tabs remain."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def write(text: str) -> None:

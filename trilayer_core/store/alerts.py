@@ -103,17 +103,17 @@ class AlertGeneration:
 
 
 def alert_generations(
-    store: Store, group: str, known: dict[str, AlertGeneration] | None = None
+    store: Store, group: str, already_read: dict[str, AlertGeneration] | None = None
 ) -> list[AlertGeneration]:
     """All generations of the group with this name, oldest first.
 
     Args:
         store: The store.
         group: The group's name.
-        known: The generations that were read before, by the names of their files. They are not read
-            again, and those that are read are added.
+        already_read: The generations that were read before, by the names of their files. They are
+            not read again, and those that are read are added.
     """
-    folder, read = layout.alert_generations(group), {} if known is None else known
+    folder, read = layout.alert_generations(group), {} if already_read is None else already_read
 
     def generation(name: str) -> AlertGeneration:
         if name not in read:
@@ -202,9 +202,9 @@ def as_judged(
     """
     if judged is None:
         return list(generations)
-    known = {one.generation: one.alert_from for one in judged}
+    offsets = {one.generation: one.alert_from for one in judged}
     return [
-        replace(one, alert_from=known[one.number]) for one in generations if one.number in known
+        replace(one, alert_from=offsets[one.number]) for one in generations if one.number in offsets
     ]
 
 
@@ -259,8 +259,8 @@ def why_withdrawn(
         theirs = _version_of(judged or generations, topic_id, partition, offset, view)
         if theirs != version:
             why = (
-                f"judged by the profile of {_said(version)}, while {_said(theirs)} was coming into"
-                " force"
+                f"judged by the profile of {_described(version)}, while {_described(theirs)} was"
+                " coming into force"
             )
     return why or UNEXPLAINED
 
@@ -283,8 +283,8 @@ def why_added(
         sent, theirs = _version_of(generations, *place), _version_of(judged or generations, *place)
         if sent != theirs:
             why = (
-                f"judged by the profile of {_said(sent)}, while {_said(theirs)} was the batch"
-                " layer's"
+                f"judged by the profile of {_described(sent)}, while {_described(theirs)} was the"
+                " batch layer's"
             )
     return why or NOT_SENT
 
@@ -302,8 +302,8 @@ def _not_watched(
     by = profile_of(own, topic_id, partition, offset)
     if by is None:
         return "came before the alert was watched"
-    known = by.read_from.get(partition, 0)
-    if last and by.version is None and known > (start or {}).get(partition, 0):
+    first = by.read_from.get(partition, 0)
+    if last and by.version is None and first > (start or {}).get(partition, 0):
         return (
             "the generation that judged it began without a publication, and knew only the events"
             " since then"
@@ -320,7 +320,7 @@ def _version_of(
     return profile.version if profile else None
 
 
-def _said(version: int | None) -> str:
+def _described(version: int | None) -> str:
     return "no version" if version is None else f"version {version}"
 
 
@@ -350,8 +350,8 @@ def sent_part(first: int, last: int, unique: str) -> str:
 
 def writes_in(file: StoredFile) -> tuple[int, int] | None:
     """The numbers of the first and the last write in a file; None if its name does not say so."""
-    found = _WRITES.search(file.path)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _WRITES.search(file.path)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 _WRITES = re.compile(r"/(\d{12})-(\d{12})-[^/]*$")

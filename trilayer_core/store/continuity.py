@@ -45,16 +45,18 @@ def check_log(
     check_reaches(stream, end, have)
     # Skip partitions that were added after the topic was described: `end` does not have them.
     marks = {p: mark for p, mark in own[-1].marks.items() if p in end} if own else {}
-    for partition, (mark, found) in changed(topic, marks, have, log).items():
-        if mark is None or (found is not None and found.offset > mark.offset):
-            assert found is not None
+    for partition, (mark, record) in changed(topic, marks, have, log).items():
+        if mark is None or (record is not None and record.offset > mark.offset):
+            assert record is not None
             raise LogError(
-                f"stream {stream.name!r} partition {partition}: offset {found.offset} held no"
+                f"stream {stream.name!r} partition {partition}: offset {record.offset} held no"
                 " record when it was ingested; now the log has one there, appended at"
-                f" {format_time(found.append_ms)}. {_CAUSE} {ACCEPT}"
+                f" {format_time(record.append_ms)}. {_CAUSE} {ACCEPT}"
             )
         there = (
-            "none" if found is None else f"one that was appended at {format_time(found.append_ms)}"
+            "none"
+            if record is None
+            else f"one that was appended at {format_time(record.append_ms)}"
         )
         raise LogError(
             f"stream {stream.name!r} partition {partition}: the last record that was ingested, at"
@@ -109,17 +111,19 @@ def changed(
     """
     end = log.end(topic)
     reached = {p: below[p] for p in marks if p in below and below[p] <= end.get(p, 0)}
-    found: dict[int, Mark] = dict(log.last_records(topic, reached))
+    records: dict[int, Mark] = dict(log.last_records(topic, reached))
     # There may be too many markers between a record and the offset for the search from the offset
     # to find it.
     far = {
-        p: mark.offset + 1 for p, mark in marks.items() if mark and p in reached and p not in found
+        p: mark.offset + 1
+        for p, mark in marks.items()
+        if mark and p in reached and p not in records
     }
-    found |= log.last_records(topic, far)
+    records |= log.last_records(topic, far)
     beginning = log.beginning(topic)  # after the records, which retention may delete
     changes: dict[int, tuple[Mark | None, Mark | None]] = {}
     for p, mark in sorted(marks.items()):
-        last = found.get(p)
+        last = records.get(p)
         if last == mark:
             continue
         if last is not None and (mark is None or last.offset >= mark.offset):
@@ -169,12 +173,12 @@ def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
         return short
     # Skip partitions that were added after the topic was described: `end` does not have them.
     marks = {p: mark for p, mark in read.marks.items() if p in end}
-    for partition, (mark, found) in changed(topic, marks, read.ends, log).items():
-        if mark is None or (found is not None and found.offset > mark.offset):
-            assert found is not None
+    for partition, (mark, record) in changed(topic, marks, read.ends, log).items():
+        if mark is None or (record is not None and record.offset > mark.offset):
+            assert record is not None
             return (
-                f"partition {partition} of the log has at offset {found.offset} a record appended"
-                f" at {format_time(found.append_ms)}, where there was none when it was read"
+                f"partition {partition} of the log has at offset {record.offset} a record appended"
+                f" at {format_time(record.append_ms)}, where there was none when it was read"
             )
         return (
             f"partition {partition} of the log no longer has at offset {mark.offset} the record"

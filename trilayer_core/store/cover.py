@@ -42,7 +42,7 @@ def ticks_by_commit(keys: Sequence[tuple[str, int]]) -> dict[str, frozenset[int]
     ticks: dict[str, set[int]] = {}
     for commit, tick in keys:
         ticks.setdefault(commit, set()).add(tick)
-    return {commit: frozenset(found) for commit, found in ticks.items()}
+    return {commit: frozenset(of_commit) for commit, of_commit in ticks.items()}
 
 
 def best_cover(
@@ -61,7 +61,7 @@ def best_cover(
     then an older one answers.
 
     Args:
-        of_stream: The stream's generations; `KnownCommits` reads each commit only once.
+        of_stream: The stream's generations; `CachedCommits` reads each commit only once.
         topic_id: The identity of the origin in which the cut counts.
         view_fingerprints: Only generations that compute these views with these definitions are
             considered.
@@ -88,14 +88,16 @@ def best_cover(
             continue
         error = None
         try:
-            found = cover_from(
+            candidate = cover_from(
                 of_stream.stream, generation, of_stream.commits(generation.name), cut
             )
         except (CoverageError, IntegrityError) as problem:
             error = problem
             continue
-        if best is None or all(found.head.get(p, 0) >= offset for p, offset in best.head.items()):
-            best = found
+        if best is None or all(
+            candidate.head.get(p, 0) >= offset for p, offset in best.head.items()
+        ):
+            best = candidate
     if error:
         raise error
     return best

@@ -159,10 +159,10 @@ class Store:
         with self._faults("list", relative):
             if self.local:
                 try:
-                    found = os.listdir(self.path(relative))
+                    entries = os.listdir(self.path(relative))
                 except FileNotFoundError:
                     return []
-                return sorted(name for name in found if not name.startswith("."))
+                return sorted(name for name in entries if not name.startswith("."))
             selector = pyarrow.fs.FileSelector(self.path(relative), allow_not_found=True)
             return sorted(info.base_name for info in self.fs.get_file_info(selector))
 
@@ -297,7 +297,7 @@ class Store:
         if info.type != pyarrow.fs.FileType.Directory:
             return int(info.size or 0)
         inside = self.fs.get_file_info(pyarrow.fs.FileSelector(path, recursive=True))
-        return sum(int(found.size or 0) for found in inside)
+        return sum(int(entry.size or 0) for entry in inside)
 
     def sync(self, relative: str) -> None:
         """Flushes everything that another process has written below a folder to a local disk.
@@ -334,7 +334,7 @@ class Store:
         """
         if self.local:
             return []
-        found = [
+        limits = [
             (
                 "this store has no locks and can't refuse a second writer: two batch runs or"
                 " rollbacks at the same moment can put a wrong answer in force. Have one scheduler"
@@ -342,12 +342,12 @@ class Store:
             ),
         ]
         if isinstance(self.fs, pyarrow.fs.HadoopFileSystem):
-            found.append(
+            limits.append(
                 "this store writes files in place: a process that is killed while it writes a"
                 " document leaves a part of it, which every later run refuses by name; restore"
                 " that file or delete it by hand"
             )
-        return found
+        return limits
 
     # -- what the system refuses -------------------------------------------------------------------
 

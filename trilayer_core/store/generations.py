@@ -96,8 +96,8 @@ class Generations:
 
         None if they can.
         """
-        known = self.all()
-        path = layout.compaction_fault(self.stream, known[-1].name) if known else ""
+        generations = self.all()
+        path = layout.compaction_fault(self.stream, generations[-1].name) if generations else ""
         if not path or not self._store.exists(path):
             return None
         return self._store.read_document(path, Fault)
@@ -109,32 +109,32 @@ class Generations:
         return layout.commit(self.stream, generation, first, last)
 
 
-class KnownCommits(Generations):
+class CachedCommits(Generations):
     """Generations whose commits are each read once, because a commit never changes."""
 
     def __init__(self, store: Store, stream: Stream) -> None:
         super().__init__(store, stream)
-        self._known: dict[str, dict[tuple[int, int], Commit]] = {}
+        self._read: dict[str, dict[tuple[int, int], Commit]] = {}
 
     def commits(self, generation: str) -> list[Commit]:
         """As `Generations.commits`; other commits of the generation are forgotten."""
         commits = super().commits(generation)
-        self._known[generation] = {(commit.first, commit.last): commit for commit in commits}
+        self._read[generation] = {(commit.first, commit.last): commit for commit in commits}
         return commits
 
     def commit(self, generation: str, first: int, last: int) -> Commit:
         """As `Generations.commit`."""
-        known = self._known.setdefault(generation, {})
-        if (first, last) not in known:
-            known[first, last] = super().commit(generation, first, last)
-        return known[first, last]
+        commits = self._read.setdefault(generation, {})
+        if (first, last) not in commits:
+            commits[first, last] = super().commit(generation, first, last)
+        return commits[first, last]
 
     def keep(self, names: Iterable[str]) -> None:
         """Forgets all generations except these."""
-        self._known = {name: self._known[name] for name in names if name in self._known}
+        self._read = {name: self._read[name] for name in names if name in self._read}
 
 
-class CommitsUpTo(KnownCommits):
+class CommitsUpTo(CachedCommits):
     """One generation of a stream as it was when its head was at an earlier offset.
 
     A commit that compaction has merged across that head is left out, so that the generation then
@@ -147,7 +147,7 @@ class CommitsUpTo(KnownCommits):
 
     def all(self) -> list[Generation]:
         """The generation alone; empty if it is gone, or if there was none."""
-        return [found for found in super().all() if found.name == self._generation]
+        return [generation for generation in super().all() if generation.name == self._generation]
 
     def commits(self, generation: str) -> list[Commit]:
         """The commits below the head."""

@@ -149,8 +149,8 @@ def numbers(names: Iterable[str]) -> list[int]:
 
 def spans(names: Iterable[str]) -> list[tuple[int, int]]:
     """The first and last micro-batches of commits, by their names. Other files are none."""
-    found = map(_COMMIT_NAME.fullmatch, names)
-    return [(int(commit[1]), int(commit[2])) for commit in found if commit]
+    matches = map(_COMMIT_NAME.fullmatch, names)
+    return [(int(commit[1]), int(commit[2])) for commit in matches if commit]
 
 
 _COMMIT_NAME = re.compile(r"(\d{12})-(\d{12})\.json", re.ASCII)

@@ -99,10 +99,10 @@ def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) 
     ]
 
 
-def clear(store: Store, found: Iterable[Leftover]) -> int:
+def clear(store: Store, leftovers: Iterable[Leftover]) -> int:
     """Deletes what `find_leftovers` has found, and returns the number of deleted leftovers."""
     deleted = 0
-    for left in found:
+    for left in leftovers:
         if not left.lock:
             store.delete(left.path)
             deleted += 1
@@ -363,8 +363,8 @@ def _may_judge(
     version: Publication,
 ) -> bool:
     """Whether a run that begins at a version may judge events by a generation."""
-    known, published = (version.alerts or {}).get(alert), version.streams.get(stream)
-    if known is None or known.fingerprint != fingerprint or published is None:
+    alert_in_version, published = (version.alerts or {}).get(alert), version.streams.get(stream)
+    if alert_in_version is None or alert_in_version.fingerprint != fingerprint or published is None:
         return True
     if published.topic_id == one.topic_id:
         return judges_above(one, later, published.cut)

@@ -66,14 +66,14 @@ class Master:
         """
         folder = self._folder(schema)
         # Reading is repeated if a batch run has just deleted the chain.
-        found = read_listed(
+        manifests = read_listed(
             lambda: self._manifests(folder),
             lambda name: (name, self._store.read_document(f"{folder}/{name}", Interval)),
         )
-        for expected, (name, _) in enumerate(found):
+        for expected, (name, _) in enumerate(manifests):
             if name != f"{expected:08d}.json":
                 raise _missing(folder, expected, name)
-        intervals = [interval for _, interval in found]
+        intervals = [interval for _, interval in manifests]
         for before, after in itertools.pairwise(intervals):
             check_follows(self._stream, before, after)
         return intervals
@@ -205,16 +205,16 @@ class Chain(Sequence[Interval]):
         Returns:
             These intervals, or all if fewer than two count as reached.
         """
-        found: list[Interval] = []
+        intervals: list[Interval] = []
         wanted, lowest = 2, latest_ms
         try:
             for number in reversed(range(self._length)):
                 interval = self[number]
                 if identity is not None and interval.topic_id != identity:
-                    if found:
+                    if intervals:
                         break  # the intervals of an origin are adjacent
                     continue
-                found.append(interval)
+                intervals.append(interval)
                 sound = lowest is None or interval.t_ms <= lowest
                 lowest = interval.t_ms if lowest is None else min(lowest, interval.t_ms)
                 wanted -= sound and reached(interval)
@@ -227,7 +227,7 @@ class Chain(Sequence[Interval]):
                 raise
             again = Chain(self._store, self._stream, self._folder.rsplit("/", 1)[1])
             return again.tail(reached, latest_ms, identity)
-        return found[::-1]
+        return intervals[::-1]
 
 
 _lengths: WeakKeyDictionary[Store, dict[str, int]] = WeakKeyDictionary()
@@ -244,8 +244,8 @@ def _length(store: Store, folder: str) -> int:
     def there(number: int) -> bool:
         return store.exists(layout.manifest(folder, number))
 
-    known = _lengths.setdefault(store, {})
-    low = known.get(folder, 0)
+    lengths = _lengths.setdefault(store, {})
+    low = lengths.get(folder, 0)
     if low and not there(low - 1):
         low = 0
     step = 1
@@ -260,7 +260,7 @@ def _length(store: Store, folder: str) -> int:
         # is called missing.
         if there(low + further) and not there(low):
             raise _missing(folder, low, f"{low + further:08d}.json")
-    known[folder] = low
+    lengths[folder] = low
     return low
 
 

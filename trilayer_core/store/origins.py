@@ -89,10 +89,10 @@ class Origins:
         if not self._store.exists(path):
             first = Origin(topic.name, topic.id, log.beginning(topic))
             self._store.create_document(path, first)
-        found = self.present()
-        assert found is not None
-        check_same_topic(self._stream, found.topic_id, topic)
-        return found
+        present = self.present()
+        assert present is not None
+        check_same_topic(self._stream, present.topic_id, topic)
+        return present
 
     def present(self) -> Origin | None:
         """The present origin as it is recorded, without asking the broker."""
@@ -142,15 +142,15 @@ class Origins:
         return self._store.read_document(layout.origin(self._stream, number), Origin)
 
 
-def check_same_topic(stream: Stream, known_id: str, topic: Topic) -> None:
+def check_same_topic(stream: Stream, topic_id: str, topic: Topic) -> None:
     """Checks that the topic has this id.
 
     Raises:
         LogError: It has another one.
     """
-    if known_id != topic.id:
+    if topic_id != topic.id:
         raise LogError(
-            f"topic {topic.name!r} of stream {stream.name!r} must be the one with id {known_id};"
+            f"topic {topic.name!r} of stream {stream.name!r} must be the one with id {topic_id};"
             f" got id {topic.id}: it was deleted and created again, and its offsets count anew."
             " What was ingested from the old topic stays in the master dataset and in the"
             f" answers. {ACCEPT}"

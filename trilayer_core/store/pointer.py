@@ -171,11 +171,11 @@ class Past:
         back = line.index(version) if version in line else len(line)
         left = [number for number in self.left if number not in line]
         left += [number for number in line[back:] if number != version]
-        known = set(there) - {version}
+        kept = set(there) - {version}
         return Past(
             version,
-            [number for number in line[:back] if number in known],
-            [number for number in left if number in known],
+            [number for number in line[:back] if number in kept],
+            [number for number in left if number in kept],
         )
 
     @property

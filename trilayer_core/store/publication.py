@@ -163,17 +163,17 @@ class Publication:
         )
 
 
-def choose_version(known: Sequence[Publication], version: int) -> Publication:
-    """The version with a number. Raises UsageError if it is not among `known`."""
-    for publication in known:
+def choose_version(kept: Sequence[Publication], version: int) -> Publication:
+    """The version with a number. Raises UsageError if it is not among `kept`."""
+    for publication in kept:
         if publication.version == version:
             return publication
-    kept = (
-        there_are([p.version for p in known])
-        if known
+    there = (
+        there_are([p.version for p in kept])
+        if kept
         else "there is none yet; run `trilayer batch run`"
     )
-    raise UsageError(f"version must be one that is kept; got {version}; {kept}")
+    raise UsageError(f"version must be one that is kept; got {version}; {there}")
 
 
 def oldest_cut(

@@ -91,15 +91,15 @@ class Publications:
         A version that can't be read is skipped with a warning: it can't be put in force, and does
         not prevent another from being put in force.
         """
-        found = []
+        kept = []
         for number in self.numbers():
             try:
-                found.append(self.read(number))
+                kept.append(self.read(number))
             except (IntegrityError, StoreError) as error:
                 if self._store.exists(layout.version(number)):
                     logger.warning("version %s is passed over: %s", number, error)
                 # otherwise a batch run has just deleted it
-        return found
+        return kept
 
     def past(self) -> Past:
         """The kept versions that have been in force.
@@ -116,7 +116,7 @@ class Publications:
         # `base` leads back through the versions that were in force. The others may have been in
         # force as well, and were left.
         there = self.numbers()
-        base = {known.version: known.base for known in self.versions()}
+        base = {publication.version: publication.base for publication in self.versions()}
         line = [standing.version]
         while (older := base.get(line[-1])) is not None and older in there and older not in line:
             line.append(older)
@@ -136,18 +136,18 @@ class Publications:
         Raises:
             UsageError: There is none, or none with that number.
         """
-        known = self.versions()
+        kept = self.versions()
         if version is not None:
-            return choose_version(known, version)
+            return choose_version(kept, version)
         past = self.past()
         if past.version is None:
             raise UsageError(
                 "a rollback must have a publication to go back to; there is none yet; run"
                 " `trilayer batch run`"
             )
-        older = [p for number in past.before for p in known if p.version == number]
+        older = [p for number in past.before for p in kept if p.version == number]
         if not older:
-            others = [p.version for p in known if p.version != past.version]
+            others = [p.version for p in kept if p.version != past.version]
             raise UsageError(
                 f"a rollback must have an older version; {past.version} in force is the oldest kept"
                 + (
@@ -171,9 +171,9 @@ class Publications:
         with pointer_lock(self._store, "the writing of a version"):
             Fence(self._store).check(publication.token)
             failpoint("publish.in-version")
-            for known in reversed(self.versions()):
-                if known.token == publication.token:
-                    return known
+            for written in reversed(self.versions()):
+                if written.token == publication.token:
+                    return written
             path = layout.version(publication.version)
             if not self._store.create_document(path, publication):
                 raise ConflictError(
@@ -286,10 +286,12 @@ class Publications:
         with pointer_lock(self._store, "the clearing away of versions"):
             past = self.past()
             there = self.numbers()
-            known = {publication.version: publication for publication in self.versions()}
+            readable = {publication.version: publication for publication in self.versions()}
             newest = Fence(self._store).newest()
             unpublished = {
-                n for n in there if n not in past.by_use and n in known and known[n].token >= newest
+                n
+                for n in there
+                if n not in past.by_use and n in readable and readable[n].token >= newest
             }
             numbers = sorted(set(past.by_use) & set(there))[-keep:]
             wanted = (
@@ -302,5 +304,5 @@ class Publications:
                 if number not in wanted:
                     self._store.delete(layout.version(number))
             self._store.sync_folder(layout.VERSIONS)  # before their files are deleted
-        kept = [known[number] for number in there if number in wanted and number in known]
+        kept = [readable[number] for number in there if number in wanted and number in readable]
         return kept if len(kept) == len(wanted & set(there)) else None

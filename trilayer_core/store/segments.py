@@ -164,17 +164,17 @@ class Fault:
     reason: str
 
 
-def standing(known: Sequence[Generation]) -> list[Generation]:
+def standing(generations: Sequence[Generation]) -> list[Generation]:
     """The generations, oldest first, whose records are still in the log as they were read.
 
     In each origin these are the newest generation that began anew, and all after it.
     """
-    kept: list[Generation] = []
-    for generation in known:
+    in_place: list[Generation] = []
+    for generation in generations:
         if generation.anew:
-            kept = [other for other in kept if other.topic_id != generation.topic_id]
-        kept.append(generation)
-    return kept
+            in_place = [other for other in in_place if other.topic_id != generation.topic_id]
+        in_place.append(generation)
+    return in_place
 
 
 def with_bytes(quarantine: pa.Table) -> pa.Table:

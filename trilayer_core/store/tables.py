@@ -117,13 +117,13 @@ def table_frames(
         return [_frame(store, table, spark).hint("broadcast") for table in rows.tables]
     with _keeping:
         kept = _kept.setdefault(store, {})
-        found = []
+        frames = []
         for table in rows.tables:
             place = (spark.sparkContext.applicationId, table.digest)
             if place not in kept:
                 kept[place] = _frame(store, table, spark).persist()
-            found.append(kept[place].hint("broadcast"))
-        return found
+            frames.append(kept[place].hint("broadcast"))
+        return frames
 
 
 def _frame(store: Store, table: Table, spark: SparkSession) -> DataFrame:
