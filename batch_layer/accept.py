@@ -48,14 +48,14 @@ class Records:
 
     def mark(self, interval: Interval, partition: int, offset: int) -> Mark:
         """The mark of a record in the interval."""
-        found = self._files(interval).to_table(
+        record = self._files(interval).to_table(
             columns=["_timestamp", "_key", "_value"],
             filter=(ds.field("_partition") == partition) & (ds.field("_offset") == offset),
         )
         # Read as numbers, because a stamp can be in a year that Python's datetime does not support.
-        stamps = found["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False)
+        stamps = record["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False)
         (append_ms,) = stamps.cast(pa.int64()).to_pylist()
-        key, value = found["_key"][0].as_py(), found["_value"][0].as_py()
+        key, value = record["_key"][0].as_py(), record["_value"][0].as_py()
         return Mark.of_record(offset, append_ms, key, value)
 
     def _files(self, interval: Interval) -> ds.Dataset:
@@ -84,12 +84,12 @@ def accept_loss(
     Returns:
         The new origin, or None if none was needed.
     """
-    store, known = project.store, Origins(project.store, stream).all()
-    if not known:
+    store, origins = project.store, Origins(project.store, stream).all()
+    if not origins:
         return None
     with open_log(project.settings.bootstrap_servers) as log:
         topic = log.topic(stream)
-        present, chain = known[-1], Master(store, stream).longest_chain()
+        present, chain = origins[-1], Master(store, stream).longest_chain()
         have = chain_end(of_origin(chain, present.identity), present.start)
         if present.topic_id != topic.id:
             reason = (
@@ -105,7 +105,7 @@ def accept_loss(
                 reason = str(error)
             else:
                 return None
-            start = departures(topic, known, chain, have, log, read_records(store))
+            start = departures(topic, origins, chain, have, log, read_records(store))
             departs_at = start
         departed = {p: Range(departs_at.get(p, 0), end) for p, end in have.items()}
         departed = {p: r for p, r in departed.items() if r.start < r.end}
@@ -123,7 +123,7 @@ def accept_loss(
 
 def departures(
     topic: Topic,
-    known: Sequence[Origin],
+    origins: Sequence[Origin],
     chain: Sequence[Interval],
     have: Cut,
     log: Log,
@@ -133,7 +133,7 @@ def departures(
 
     Args:
         topic: The topic.
-        known: All origins of the stream, oldest first.
+        origins: All origins of the stream, oldest first.
         chain: The master dataset.
         have: The end of the present origin's part of the master dataset.
         log: The log.
@@ -142,7 +142,7 @@ def departures(
     end, beginning = log.end(topic), log.beginning(topic)
     return {
         p: _departure(
-            topic, p, _held(known, chain, p, have.get(p, 0)), end[p], beginning[p], log, records
+            topic, p, _held(origins, chain, p, have.get(p, 0)), end[p], beginning[p], log, records
         )
         if p in have
         else 0
@@ -174,8 +174,8 @@ def _departure(
             return False
         if offset >= end:
             return True
-        found = log.last_records(topic, {partition: offset + 1}).get(partition)
-        return found != records.mark(interval, partition, offset)
+        mark = log.last_records(topic, {partition: offset + 1}).get(partition)
+        return mark != records.mark(interval, partition, offset)
 
     for interval, r in reversed(held):
         offsets = records.offsets(interval, partition, r)
@@ -193,7 +193,7 @@ def _departure(
 
 
 def _held(
-    known: Sequence[Origin], chain: Sequence[Interval], partition: int, have: int
+    origins: Sequence[Origin], chain: Sequence[Interval], partition: int, have: int
 ) -> list[tuple[Interval, Range]]:
     """The ranges of one partition that were ingested below `have`, oldest first.
 
@@ -202,8 +202,8 @@ def _held(
     """
     held: list[tuple[Interval, Range]] = []
     upper = have
-    for origin in reversed(known):
-        if origin.topic_id != known[-1].topic_id:
+    for origin in reversed(origins):
+        if origin.topic_id != origins[-1].topic_id:
             break
         lower = origin.start.get(partition, 0)
         for interval in reversed(of_origin(chain, origin.identity)):

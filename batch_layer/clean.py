@@ -64,10 +64,10 @@ def clean(project: Project) -> None:
 
 def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -> None:
     of_stream = Generations(store, stream)
-    known = of_stream.all()
-    for generation in known:
+    generations = of_stream.all()
+    for generation in generations:
         cut = oldest_cut(kept, stream.name, generation.topic_id)
-        old = generation is not known[-1]
+        old = generation is not generations[-1]
         if old and _superseded(generation, _needed(generation, stream, kept), stream, cut, store):
             of_stream.delete(generation.name)
             continue

@@ -59,12 +59,12 @@ def cut(
             for stream in project.catalog.streams
         }
     token = Fence(project.store).take(f"batch run until {format_time(t_ms)}")
-    cuts = {name: found for name, (found, _) in streams.items()}
+    cuts = {name: cut_at_t for name, (cut_at_t, _) in streams.items()}
     run = Run(token, t_ms, full, cuts, {name: topic_id for name, (_, topic_id) in streams.items()})
     project.store.write_document(run.path("cut"), run)
-    for name, found in cuts.items():
+    for name, cut_at_t in cuts.items():
         logger.info(
-            "cut %s at T=%s: %s", name, run.t, ", ".join(f"{p}:{o}" for p, o in found.items())
+            "cut %s at T=%s: %s", name, run.t, ", ".join(f"{p}:{o}" for p, o in cut_at_t.items())
         )
     return run
 
@@ -174,7 +174,7 @@ def check_clock(project: Project) -> None:
         ClockError: One is.
     """
     store = project.store
-    found = [
+    recorded = [
         (
             chain[-1].t_ms,
             f"interval {chain[-1].number} of stream {stream.name!r} in the master dataset",
@@ -182,8 +182,8 @@ def check_clock(project: Project) -> None:
         for stream in project.catalog.streams
         if (chain := Master(store, stream).longest_chain())
     ]
-    found += [(p.t_ms, f"version {p.version}") for p in Publications(store).versions()[-1:]]
-    t_ms, what = max(found, default=(0, ""))
+    recorded += [(p.t_ms, f"version {p.version}") for p in Publications(store).versions()[-1:]]
+    t_ms, what = max(recorded, default=(0, ""))
     if t_ms > latest_ms(project):
         raise ClockError(
             f"no T may be later than now, {format_time(store.clock())}; {what} is of"
@@ -218,12 +218,12 @@ def _cut_of(
         )
     have = chain_end(newest_of(master.chain(), present.identity), present.start)
     if t_ms in recorded:
-        found = recorded[t_ms]
+        boundary = recorded[t_ms]
     else:
         before = max((t for t in recorded if t < t_ms), default=None)
         floor = recorded[before] if before is not None else present.start
-        found = index.cut(t_ms, floor, accept_clock=accept_clock)
-    bound = effective_cut(t_ms, found, recorded)
+        boundary = index.cut(t_ms, floor, accept_clock=accept_clock)
+    bound = effective_cut(t_ms, boundary, recorded)
     # The cut is never below what is ingested or where the log began. A partition that was added
     # after a cut was recorded begins at 0.
     partitions = topic.partitions if t_ms not in recorded else sorted(bound)

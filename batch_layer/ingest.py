@@ -82,8 +82,8 @@ def ingest(
         interval = _copied(stream, run, chain, present, beginning, marks, engine, accept_loss)
         # If the last record is unchanged, so is everything that was read in between.
         if different := changed(topic, marks, run.cuts[stream.name], log):
-            partition, (mark, found) = next(iter(different.items()))
-            place = found or mark
+            partition, (mark, record) = next(iter(different.items()))
+            place = record or mark
             assert place is not None
             raise LogError(
                 f"stream {stream.name!r} partition {partition}: the log changed while it was read:"
@@ -142,8 +142,8 @@ def _copied(
     there = {p: r for p, r in there.items() if len(r)}
     made = engine.ingest(stream, len(chain), there) if there else Ingested()
     # If retention or many markers hide the last record, the previous mark is used instead.
-    known = own[-1].marks if own else {}
-    ends = {p: mark or known.get(p) for p, mark in {**known, **marks}.items()}
+    earlier = own[-1].marks if own else {}
+    ends = {p: mark or earlier.get(p) for p, mark in {**earlier, **marks}.items()}
     return Interval(
         len(chain),
         run.t_ms,

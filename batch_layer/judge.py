@@ -130,8 +130,8 @@ class History:
     @property
     def published(self) -> PublishedStream | None:
         """The stream in the base, if it has the present schema."""
-        found = self.base.streams.get(self.stream.name) if self.base else None
-        return found if found and found.fingerprint == self.stream.fingerprint else None
+        stream = self.base.streams.get(self.stream.name) if self.base else None
+        return stream if stream and stream.fingerprint == self.stream.fingerprint else None
 
     @cached_property
     def whole(self) -> Sequence[Interval]:
@@ -156,16 +156,18 @@ class History:
     def _below(self, chain: Sequence[Interval]) -> Sequence[Interval]:
         return intervals_below(chain, self.run.cuts[self.stream.name], self.identity)
 
-    def known(self, alert: Alert) -> PublishedAlert | None:
+    def published_alert(self, alert: Alert) -> PublishedAlert | None:
         """The alert in the base, if it has the present definition."""
-        found = (self.base.alerts or {}).get(alert.name) if self.base and self.published else None
-        return found if found and found.fingerprint == alert.fingerprint else None
+        published = (
+            (self.base.alerts or {}).get(alert.name) if self.base and self.published else None
+        )
+        return published if published and published.fingerprint == alert.fingerprint else None
 
     def remembered(self, group: AlertGroup) -> PublishedMemory | None:
         """What the base remembers of each key, if it remembers what the group needs."""
         there = (self.base.memories or {}) if self.base and self.published else {}
-        found = there.get(group.name)
-        return found if found and found.fingerprint == group.memory_fingerprint else None
+        memory = there.get(group.name)
+        return memory if memory and memory.fingerprint == group.memory_fingerprint else None
 
 
 # -- alerts ----------------------------------------------------------------------------------------
@@ -177,13 +179,13 @@ class _Plan:
 
     Attributes:
         alert: The alert.
-        known: The alert in the base.
+        published: The alert in the base.
         incremental: Whether only the new intervals are judged.
         generations: The generations by whose profiles it is judged; None without a profile.
     """
 
     alert: Alert
-    known: PublishedAlert | None
+    published: PublishedAlert | None
     incremental: bool
     generations: Sequence[AlertGeneration] | None
 
@@ -211,26 +213,26 @@ def _judged(
     for alert in group.alerts:
         plan = _plan(alert, group, history, store)
         plans.setdefault(plan.together, []).append(plan)
-    found: dict[str, RecomputedAlert] = {}
+    alerts: dict[str, RecomputedAlert] = {}
     for together in plans.values():
-        found |= _judged_together(together, history, remembered, engine)
-    return {alert.name: found[alert.name] for alert in group.alerts}
+        alerts |= _judged_together(together, history, remembered, engine)
+    return {alert.name: alerts[alert.name] for alert in group.alerts}
 
 
 def _plan(alert: Alert, group: AlertGroup, history: History, store: Store) -> _Plan:
-    known = history.known(alert)
-    incremental = known is not None and not history.run.full
+    before = history.published_alert(alert)
+    incremental = before is not None and not history.run.full
     if alert.profile is None:
-        return _Plan(alert, known, incremental, None)
+        return _Plan(alert, before, incremental, None)
     recorded = AlertGenerations(store, group).of(alert.name, alert.fingerprint)
     published = history.published
-    if known is None or published is None:
+    if before is None or published is None:
         kept = kept_generations(recorded, alert.profile.name, None, store)
-        return _Plan(alert, known, incremental, kept)
+        return _Plan(alert, before, incremental, kept)
     cut_of = CutOf(published, [origin.identity for origin in Origins(store, group.stream).all()])
-    generations = judging_generations(recorded, known, published)
+    generations = judging_generations(recorded, before, published)
     kept = kept_generations(generations, alert.profile.name, cut_of, store)
-    return _Plan(alert, known, incremental, kept)
+    return _Plan(alert, before, incremental, kept)
 
 
 def _judged_together(
@@ -258,7 +260,9 @@ def _judged_together(
         ),
         token,
     )
-    parts = {p.alert.name: tail(p.known.files, added[p.alert.name]) for p in plans if p.known}
+    parts = {
+        p.alert.name: tail(p.published.files, added[p.alert.name]) for p in plans if p.published
+    }
     due = [plan.alert for plan in plans if parts[plan.alert.name][1]]
     merged = engine.merge_alerts(due, {a.name: parts[a.name][1] for a in due}, token)
     return {
@@ -279,9 +283,9 @@ def _full(
     engine: Engine,
 ) -> RecomputedAlert:
     files = full[plan.alert.name]
-    if plan.known and plan.generations is not None:
+    if plan.published and plan.generations is not None:
         before = engine.judged_before(
-            plan.alert, plan.known.files, plan.generations, history.run.token
+            plan.alert, plan.published.files, plan.generations, history.run.token
         )
         files = [*before, *files]
     return RecomputedAlert("full", files, None, plan.judged)
@@ -310,16 +314,16 @@ class CutOf:
 
 
 def judging_generations(
-    recorded: Sequence[AlertGeneration], known: PublishedAlert, published: PublishedStream
+    recorded: Sequence[AlertGeneration], alert: PublishedAlert, published: PublishedStream
 ) -> list[AlertGeneration]:
     """The generations by whose profiles an alert is judged, and from where on each counts.
 
     Args:
         recorded: The generations that judge by this definition of the alert, as recorded.
-        known: The alert in the base.
+        alert: The alert in the base.
         published: The stream in the base.
     """
-    before = known.judged or ()
+    before = alert.judged or ()
     # A generation that is older than one of these, and not among them, judges no event any more.
     newest = max((one.generation for one in before), default=0)
     later = [

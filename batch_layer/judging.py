@@ -177,11 +177,11 @@ def newest(group: AlertGroup, rows: DataFrame) -> DataFrame:
 def scattered(group: AlertGroup, rows: DataFrame) -> int:
     """The number of keys whose events are in more than one partition of the same origin."""
     keys = ", ".join([TOPIC_ID, *key_columns(group).values()])
-    found = select_from(
+    counted = select_from(
         rows,
         lambda name: (
             f"SELECT count(*) AS n FROM (SELECT 1 FROM {name} GROUP BY {keys}"
             " HAVING count(DISTINCT _partition) > 1)"
         ),
     ).collect()
-    return int(found[0]["n"])
+    return int(counted[0]["n"])

@@ -114,15 +114,15 @@ def recomputed_before(project: Project, run: Run) -> Recomputed | None:
     """
     if not project.store.exists(run.path("recompute")):
         return None
-    found = project.store.read_document(run.path("recompute"), Recomputed)
+    recomputed = project.store.read_document(run.path("recompute"), Recomputed)
     present = _definitions(project.catalog)
-    changed = {name for name, _ in found.definitions.items() ^ present.items()}
+    changed = {name for name, _ in recomputed.definitions.items() ^ present.items()}
     if changed:
         raise OvertakenError(
             f"definitions have changed since the run was recomputed: {', '.join(sorted(changed))};"
             " run `trilayer batch run`, or clear the whole run in Airflow"
         )
-    return found
+    return recomputed
 
 
 def _definitions(catalog: Catalog) -> dict[str, str]:

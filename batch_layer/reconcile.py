@@ -60,11 +60,11 @@ def reconcile(
         done = store.read_document(run.path("reconcile"), Reconciliation)
     else:
         base = Publications(store).read(recomputed.base) if recomputed.base else None
-        found = _reconcile(project, run, recomputed, base, open_shares)
-        for name, view in found.items():
+        views = _reconcile(project, run, recomputed, base, open_shares)
+        for name, view in views.items():
             _say(name, view)
         alerts = reconcile_alerts(project, run, recomputed, base)
-        done = Reconciliation(found, alerts)
+        done = Reconciliation(views, alerts)
         failpoint("reconcile.before-record")
         store.write_document(run.path("reconcile"), done)
     different = [
@@ -88,14 +88,14 @@ def _reconcile(
     open_shares: Callable[[Settings, Store], Shares],
 ) -> Mapping[str, ReconciledView]:
     catalog, store = project.catalog, project.store
-    found: dict[str, ReconciledView] = {}
+    views: dict[str, ReconciledView] = {}
     with open_shares(project.settings, store) as shares:
         for stream in catalog.streams:
             find = partial(speed_share, catalog, stream, run, base, store)
             share = find()
             for view in catalog.stored_of(stream):
                 share = _load_speed(shares, view, share, find, store)
-                found[view.name] = _compare(shares, view, share, recomputed, base, run)
+                views[view.name] = _compare(shares, view, share, recomputed, base, run)
                 if (
                     base
                     and recomputed.kinds[stream.name] == "full"
@@ -103,12 +103,12 @@ def _reconcile(
                 ):
                     before = [*base.views[view.name].files, *recomputed.added[view.name]]
                     full = shares.differences(view, recomputed.views[view.name], before)
-                    found[view.name] = replace(
-                        found[view.name],
+                    views[view.name] = replace(
+                        views[view.name],
                         changed=full.differ + full.missing + full.extra,
                         changed_keys=[_printable(row) for row in full.keys],
                     )
-    return found
+    return views
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def reconcile_alerts(
         IntegrityError: A file of the batch layer is missing or altered.
     """
     catalog, store = project.catalog, project.store
-    found: dict[str, ReconciledAlert] = {}
+    alerts: dict[str, ReconciledAlert] = {}
     for stream in catalog.streams:
         groups = catalog.groups_of(stream)
         if not groups:
@@ -71,9 +71,9 @@ def reconcile_alerts(
                         compared = _compare(duck, reasons, recomputed, history, store)
                 except CoverageError as error:
                     compared = ReconciledAlert(not_compared=str(error))
-                found[alert.name] = compared
+                alerts[alert.name] = compared
                 _say(alert.name, compared)
-    return found
+    return alerts
 
 
 @dataclass
@@ -130,14 +130,14 @@ def _compare(
     store: Store,
 ) -> ReconciledAlert:
     alert, ours = reasons.alert, recomputed.alerts[reasons.alert.name]
-    known = history.known(alert)
-    places = _places(history.new if known else history.whole)
+    published = history.published_alert(alert)
+    places = _places(history.new if published else history.whole)
     duck.register("places", places)
     files = ours.files if ours.added is None else ours.added
     _load(duck, "batch", files, store)
     result = _compare_sent(duck, reasons, store)
-    if ours.kind == "full" and known is not None:
-        _load(duck, "before", known.files, store)
+    if ours.kind == "full" and published is not None:
+        _load(duck, "before", published.files, store)
         result = replace(result, changed=_count_changed(duck))
     return result
 
@@ -279,15 +279,15 @@ def _count_changed(duck: duckdb.DuckDBPyConnection) -> int:
     return int(row[0])
 
 
-def _say(name: str, found: ReconciledAlert) -> None:
-    if found.not_compared is not None:
-        logger.info("reconcile alert %s: not compared, %s", name, found.not_compared)
+def _say(name: str, alert: ReconciledAlert) -> None:
+    if alert.not_compared is not None:
+        logger.info("reconcile alert %s: not compared, %s", name, alert.not_compared)
         return
-    counts = (found.confirmed, found.withdrawn, found.added, found.differ)
+    counts = (alert.confirmed, alert.withdrawn, alert.added, alert.differ)
     logger.log(
-        logging.WARNING if found.different else logging.INFO,
+        logging.WARNING if alert.different else logging.INFO,
         "reconcile alert %s: confirmed %s, withdrawn %s, added %s, differ %s%s",
         name,
         *(f"{count or 0:,}" for count in counts),
-        "".join(f"; {count:,} {why}" for why, count in (found.why or {}).items()),
+        "".join(f"; {count:,} {why}" for why, count in (alert.why or {}).items()),
     )

@@ -113,9 +113,9 @@ class BatchLayer:
             tell(how_far("recompute", sinks=sinks))
             recomputed = recompute(self.project, run, engine)
             tell(how_far("reconcile", sinks=sinks))
-            found = self._reconcile(run, recomputed)
+            reconciled = self._reconcile(run, recomputed)
             tell(how_far("publish", sinks=sinks))
-            return self._publish(run, recomputed, found)
+            return self._publish(run, recomputed, reconciled)
 
     # -- the steps by themselves -------------------------------------------------------------------
 
@@ -173,12 +173,12 @@ class BatchLayer:
         with self._lock():
             run = find_run(self.project.store, token, until_ms)
             recomputed, path = self._recomputed(run), run.path("reconcile")
-            found = (
+            reconciled = (
                 self.project.store.read_document(path, Reconciliation).views
                 if self.project.store.exists(path)
                 else {}
             )
-            return run, self._publish(run, recomputed, found)
+            return run, self._publish(run, recomputed, reconciled)
 
     def covered_by(self, t_ms: int) -> Publication | None:
         """The publication in force if a run up to T has nothing to do, else None.
@@ -268,10 +268,10 @@ class BatchLayer:
         return reconcile(self.project, run, recomputed, self.open_shares)
 
     def _recomputed(self, run: Run) -> Recomputed:
-        found = recomputed_before(self.project, run)
-        if found is None:
+        recomputed = recomputed_before(self.project, run)
+        if recomputed is None:
             raise UsageError(
                 f"this step must follow `trilayer batch recompute`; the run until {run.t} has none"
                 " yet"
             )
-        return found
+        return recomputed

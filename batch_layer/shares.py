@@ -64,8 +64,8 @@ class Shares:
     def _load(self, table: str, view: View, files: Sequence[StoredFile]) -> None:
         self._create(table, view)
         for file in files:
-            found = self._store.read_table(file, schema=partial_schema(view))
-            insert_rows(self._connection, table, found)
+            rows = self._store.read_table(file, schema=partial_schema(view))
+            insert_rows(self._connection, table, rows)
 
     def _create(self, table: str, view: View, extra: Sequence[str] = ()) -> None:
         self._connection.execute(
