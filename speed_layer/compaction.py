@@ -187,8 +187,8 @@ def _groups(
     *due, newest = commits
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
-    known = Generations(store, stream).read(generation)
-    cuts = _known_cuts(stream, known.topic_id, commits, store)
+    record = Generations(store, stream).read(generation)
+    cuts = _recorded_cuts(stream, record.topic_id, commits, store)
     # A T later than now comes from a clock that was ahead; earlier ones may still be chosen.
     newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
     groups: list[list[Commit]] = [[]]
@@ -198,24 +198,24 @@ def _groups(
     for place, commit in enumerate(due):
         slot = None
         if place >= first_open:
-            if known.tick_ms is None or newest.committed_ms - commit.committed_ms < recent_ms:
+            if record.tick_ms is None or newest.committed_ms - commit.committed_ms < recent_ms:
                 break
-            slot = tick_of(max(commit.committed_ms, newest_t), known.tick_ms)
-        found = {s.tick: [_sides(s, cut) for _, cut in cuts] for s in commit.segments}
-        divided = any(found[tick] != sides[tick] for tick in found.keys() & sides.keys())
+            slot = tick_of(max(commit.committed_ms, newest_t), record.tick_ms)
+        sides_of = {s.tick: [_sides(s, cut) for _, cut in cuts] for s in commit.segments}
+        divided = any(sides_of[tick] != sides[tick] for tick in sides_of.keys() & sides.keys())
         ranges = [(s.tick, p, r) for s in commit.segments for p, r in s.ranges.items()]
         apart = any(ends.get((tick, p), r.start) != r.start for tick, p, r in ranges)
         if groups[-1] and (divided or apart or slot != before):
             groups.append([])
             sides, ends = {}, {}
         groups[-1].append(commit)
-        sides |= found
+        sides |= sides_of
         ends |= {(tick, p): r.end for tick, p, r in ranges}
         before = slot
     return groups
 
 
-def _known_cuts(
+def _recorded_cuts(
     stream: Stream, topic_id: str, commits: Sequence[Commit], store: Store
 ) -> list[tuple[int, Cut]]:
     """The T and the cut of recorded runs and of the newest intervals.
@@ -268,14 +268,14 @@ def _segments(stream: Stream, run: Sequence[Commit]) -> list[Segment]:
     return [
         Segment(
             tick,
-            _joined(stream, found),
-            sum(s.events for s in found),
-            sum(s.quarantined for s in found),
-            min((s.oldest_ms for s in found if s.oldest_ms is not None), default=None),
-            max((s.newest_ms for s in found if s.newest_ms is not None), default=None),
-            max((s.waited_ms for s in found if s.waited_ms is not None), default=None),
+            _joined(stream, segments),
+            sum(s.events for s in segments),
+            sum(s.quarantined for s in segments),
+            min((s.oldest_ms for s in segments if s.oldest_ms is not None), default=None),
+            max((s.newest_ms for s in segments if s.newest_ms is not None), default=None),
+            max((s.waited_ms for s in segments if s.waited_ms is not None), default=None),
         )
-        for tick, found in sorted(by_tick.items())
+        for tick, segments in sorted(by_tick.items())
     ]
 
 
@@ -283,12 +283,12 @@ def _joined(stream: Stream, segments: Sequence[Segment]) -> Mapping[int, Range]:
     joined: dict[int, Range] = {}
     for segment in segments:
         for partition, r in segment.ranges.items():
-            known = joined.get(partition)
-            if known is not None and r.start != known.end:
+            before = joined.get(partition)
+            if before is not None and r.start != before.end:
                 raise CoverageError(
                     f"stream {stream.name!r} partition {partition}: a segment to be compacted has"
                     f" offsets [{r.start}, {r.end}), but the one before it in its tick ends at"
-                    f" offset {known.end}; rebuild the speed layer: `trilayer speed run --rebuild`"
+                    f" offset {before.end}; rebuild the speed layer: `trilayer speed run --rebuild`"
                 )
-            joined[partition] = Range(known.start if known else r.start, r.end)
+            joined[partition] = Range(before.start if before else r.start, r.end)
     return joined

@@ -181,9 +181,9 @@ class Reading:
         Raises:
             LogError: They go backwards.
         """
-        known, checkpoint = self._ends, self._checkpoint
-        end = known[batch_id] if batch_id in known else checkpoint.end(batch_id)
-        start = known[batch_id - 1] if batch_id - 1 in known else checkpoint.begin(batch_id)
+        ends, checkpoint = self._ends, self._checkpoint
+        end = ends[batch_id] if batch_id in ends else checkpoint.end(batch_id)
+        start = ends[batch_id - 1] if batch_id - 1 in ends else checkpoint.begin(batch_id)
         if short := falls_short(end, start):
             self._depart(short)
         self._ends = {batch_id - 1: start, batch_id: end}
@@ -232,10 +232,10 @@ class Reading:
                 raise
             if why := ruled_out(self.generation, chain):
                 self._depart(why)
-        found = lost_of(self._read, self._topic, self._log)
+        loss = lost_of(self._read, self._topic, self._log)
         self._looked_back = began
-        if found:
-            self._depart(found)
+        if loss:
+            self._depart(loss)
 
     def _know_partitions(self, offsets: Cut) -> None:
         """Describes the topic again if a partition was added since."""

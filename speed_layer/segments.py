@@ -67,7 +67,7 @@ _Census = dict[int, tuple[int, int, int, int]]
 """The number of events of each tick, that of quarantined ones, and their first and last append
 time, in ms."""
 
-_Found = tuple[list[tuple[Pass, pa.Table]], _Census]
+_PassResults = tuple[list[tuple[Pass, pa.Table]], _Census]
 """Results of passes, and the census of ticks."""
 
 
@@ -144,24 +144,26 @@ def _compute(
     of_rows = [pass_ for pass_ in passes if isinstance(pass_.source, Rows)]
     for some in _batched(parts):
         placed = _placed(parsed, some, parts)
-        jobs: list[Callable[[], _Found]] = [
+        jobs: list[Callable[[], _PassResults]] = [
             partial(_of_events, spark, placed, some, of_events),
             *(partial(_of_rows, spark, placed, some, pass_, store) for pass_ in of_rows),
         ]
         if at_once and len(jobs) > 1:
             futures = [_THREADS.submit(job) for job in jobs]
             wait(futures)
-            found = [future.result() for future in futures]
+            results = [future.result() for future in futures]
         else:
-            found = [job() for job in jobs]
-        for results, counted in found:
+            results = [job() for job in jobs]
+        for tables_of_passes, counted in results:
             census |= counted
-            for pass_, result in results:
+            for pass_, result in tables_of_passes:
                 _slice(pass_, result, tables)
-    return {name: pa.concat_tables(found) for name, found in tables.items()}, census
+    return {name: pa.concat_tables(batches) for name, batches in tables.items()}, census
 
 
-def _of_events(spark: SparkSession, placed: str, some: RangesByTick, passes: list[Pass]) -> _Found:
+def _of_events(
+    spark: SparkSession, placed: str, some: RangesByTick, passes: list[Pass]
+) -> _PassResults:
     """The result of the pass over the stream's events, if there is one, and the census."""
     for pass_ in passes:  # one at most
         result = _collect(spark.sql(pass_.sql(placed, SLOT, STAMP)), some)
@@ -173,7 +175,7 @@ def _of_events(spark: SparkSession, placed: str, some: RangesByTick, passes: lis
 
 def _of_rows(
     spark: SparkSession, placed: str, some: RangesByTick, pass_: Pass, store: Store
-) -> _Found:
+) -> _PassResults:
     """The results of the pass over what a function makes of events, one for each tick."""
     assert isinstance(pass_.source, Rows)
     joined = table_frames(store, pass_.source, spark, keep=True)
@@ -236,7 +238,7 @@ def _census(table: pa.Table) -> _Census:
         {TICK: table[TICK], EVENTS: table[EVENTS], "bad": pc.if_else(table[FITS], 0, table[EVENTS])}
         | {name: column.cast(pa.int64()) for name, column in stamps.items()}
     )
-    found = groups.group_by(TICK).aggregate(
+    totals = groups.group_by(TICK).aggregate(
         [(EVENTS, "sum"), ("bad", "sum"), (OLDEST, "min"), (NEWEST, "max")]
     )
     return {
@@ -246,7 +248,7 @@ def _census(table: pa.Table) -> _Census:
             row[f"{OLDEST}_min"],
             row[f"{NEWEST}_max"],
         )
-        for row in found.to_pylist()
+        for row in totals.to_pylist()
     }
 
 

@@ -71,12 +71,12 @@ class Succession:
         present = Origins(self.store, self.stream).at(self.topic, self.log)
         chain = Master(self.store, self.stream).longest_chain()
         check_log(self.stream, self.topic, present, chain, self.log)
-        known = self._generations.all()
+        generations = self._generations.all()
         read, gone = NOTHING_READ, None
-        if known and known[-1].topic_id == present.identity:
-            gone = departed or ruled_out(known[-1], chain)
+        if generations and generations[-1].topic_id == present.identity:
+            gone = departed or ruled_out(generations[-1], chain)
             if gone is None:
-                read, gone = lost(self.stream, known[-1], self.topic, self.log, self.store)
+                read, gone = lost(self.stream, generations[-1], self.topic, self.log, self.store)
         if gone:
             logger.warning(
                 "stream %s: %s; another generation begins, which reads what the log holds now",
@@ -95,10 +95,10 @@ class Succession:
     # -- whether the newest one can go on ----------------------------------------------------------
 
     def _going_on(self, present: Origin) -> Generation | None:
-        known = self._generations.all()
-        if not known:
+        generations = self._generations.all()
+        if not generations:
             return None
-        newest = known[-1]
+        newest = generations[-1]
         why = self._ended(newest, present.identity)
         if why:
             logger.warning(
@@ -214,13 +214,13 @@ class Succession:
         count, because their cuts are not offsets of the present log.
         """
         start = self._start(present)
-        known = self._generations.all()
+        generations = self._generations.all()
         # The number must also be above those that are ruled out, whether or not their folders still
         # exist.
         departed = newest_departed(
             Master(self.store, self.stream).longest_chain(), present.identity
         )
-        number = max(known[-1].number if known else 0, departed) + 1
+        number = max(generations[-1].number if generations else 0, departed) + 1
         views = {view.name: view.fingerprint for view in self.catalog.stored_of(self.stream)}
         generation = Generation(
             f"{number:06d}-{self.store.unique()}",

@@ -132,16 +132,16 @@ class Collector(threading.Thread):
     def _read(self, reader: AlertReader) -> None:
         """Reads and stores until it is stopped, or until the topic is another one."""
         assert reader.topic
-        known = sent_alerts(self._store, self._topic) or Sent("")
-        if known.topic_id != reader.topic.id:
-            if known.topic_id:
+        stored = sent_alerts(self._store, self._topic) or Sent("")
+        if stored.topic_id != reader.topic.id:
+            if stored.topic_id:
                 logger.warning(
                     "topic %s was deleted and created again; the alerts that were stored stay, and"
                     " the new topic is read from its beginning",
                     self._topic,
                 )
-            known = Sent(reader.topic.id, {}, known.files)
-        reader.begin(known.offsets)
+            stored = Sent(reader.topic.id, {}, stored.files)
+        reader.begin(stored.offsets)
         waiting: list[tuple[AlertRecord, SentAlert]] = []
         missing = 0
         wrote = looked = float("-inf")
@@ -161,11 +161,11 @@ class Collector(threading.Thread):
                 )
                 missing = reader.missing
             now = self._clock()
-            came = reader.offsets != known.offsets
+            came = reader.offsets != stored.offsets
             if came and (now - wrote >= WRITE_S or len(waiting) >= MOST_AT_ONCE):
                 if not reader.is_same():
                     return
-                known = self._write(known, reader.offsets, waiting)
+                stored = self._write(stored, reader.offsets, waiting)
                 waiting.clear()
                 wrote = looked = self._clock()
             elif now - looked >= TOPIC_LOOK_S:
@@ -178,21 +178,21 @@ class Collector(threading.Thread):
             self._foreign.report()
             if now - self._cleaned >= CLEAN_S:
                 self._cleaned = now
-                self._clean(known)
+                self._clean(stored)
 
     # -- writing -----------------------------------------------------------------------------------
 
     def _write(
         self,
-        known: Sent,
+        stored: Sent,
         offsets: dict[int, int],
         alerts: Sequence[tuple[AlertRecord, SentAlert]],
     ) -> Sent:
         """Stores alerts, and that the topic was read up to these offsets."""
-        files = list(known.files)
+        files = list(stored.files)
         if alerts:
             files = self._appended(files, _table(alerts))
-        now = Sent(known.topic_id, offsets, files)
+        now = Sent(stored.topic_id, offsets, files)
         failpoint("collect.before-document")
         self._store.write_document(layout.sent(self._topic), now)
         failpoint("collect.after-document")
@@ -223,13 +223,13 @@ class Collector(threading.Thread):
             and file.path not in self._unmergeable
         )
 
-    def _clean(self, known: Sent) -> None:
+    def _clean(self, stored: Sent) -> None:
         """Deletes files that have not been listed for a while, which readers may still have read.
 
         They were merged, or their writer was killed before it had listed them.
         """
         folder, now = layout.sent_folder(self._topic), self._clock()
-        listed = {file.path for file in known.files}
+        listed = {file.path for file in stored.files}
         there = {
             path
             for name in self._store.names(folder)

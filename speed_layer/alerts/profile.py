@@ -23,7 +23,7 @@ from trilayer_core.store.publication import Publication
 
 
 def stored_profile(
-    view: View, publication: Publication, store: Store, known: Sequence[Profile]
+    view: View, publication: Publication, store: Store, profiles: Sequence[Profile]
 ) -> Profile | None:
     """A view's answer in a publication, as a file.
 
@@ -31,7 +31,7 @@ def stored_profile(
         view: The view.
         publication: The publication.
         store: The store.
-        known: Profiles of the view that exist. One with the same content is used instead of a new
+        profiles: Stored profiles of the view. One with the same content is used instead of a new
             file.
 
     Returns:
@@ -40,12 +40,12 @@ def stored_profile(
     if not publication.has(view):
         return None
     stream = publication.streams[view.stream.name]
-    for profile in known:
+    for profile in profiles:
         if profile.version == publication.version:
             return profile
     path = layout.profile(view.name, publication.version, store.unique())
     file = store.write_table(path, _answer(view, publication, store))
-    for profile in known:
+    for profile in profiles:
         if _is_equal(profile.file, file):
             store.delete(path)
             return profile

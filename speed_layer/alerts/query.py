@@ -159,11 +159,11 @@ class AlertQuery:
             EnvironmentFault: No broker answers.
         """
         with self._open_log(self._settings.bootstrap_servers) as log:
-            found = log.find_named(self.stream.topic)
+            topic = log.find_named(self.stream.topic)
         return (
-            found is not None
+            topic is not None
             and self.generation is not None
-            and found.id != self.generation.topic_id
+            and topic.id != self.generation.topic_id
         )
 
     def has_lost_files(self) -> bool:
@@ -219,8 +219,8 @@ class AlertQuery:
 
     def _delete_unused(self, former: Iterable[Profile]) -> None:
         """Deletes profiles that were replaced before a generation judged by them."""
-        known = AlertGenerations(self._store, self.group).all()
-        used = {profile.file.path for one in known for profile in one.profiles.values()}
+        generations = AlertGenerations(self._store, self.group).all()
+        used = {profile.file.path for one in generations for profile in one.profiles.values()}
         used |= {profile.file.path for profile in self._prepared.values()}
         for profile in former:
             if profile.file.path not in used:
@@ -262,8 +262,8 @@ class AlertQuery:
         )
         self._query = writer.start()
         path = layout.alert_state(self.group.name)
-        known = self._store.read_document(path, AlertState) if self._store.exists(path) else None
-        if known is None or known.generation != generation.number:
+        state = self._store.read_document(path, AlertState) if self._store.exists(path) else None
+        if state is None or state.generation != generation.number:
             self._note({**generation.read_from, **progress.judged()}, 0)
 
     def _alerts(self, generation: AlertGeneration) -> DataFrame:

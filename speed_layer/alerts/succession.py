@@ -187,7 +187,7 @@ class AlertSuccession:
             reached = {p: max(o, before.alert_from.get(p, 0)) for p, o in reached.items()}
         else:
             reached = dict(origin.start)
-        found = {}
+        offsets = {}
         for partition in partitions:
             offset = reached.get(partition, origin.start.get(partition, 0))
             first, last = beginning.get(partition, 0), end.get(partition, 0)
@@ -197,8 +197,8 @@ class AlertSuccession:
                     " has deleted them",
                     self.group.name, offset, first, partition,
                 )  # fmt: skip
-            found[partition] = min(max(offset, first), last)
-        return found
+            offsets[partition] = min(max(offset, first), last)
+        return offsets
 
     def _base(
         self,
@@ -246,28 +246,28 @@ class AlertSuccession:
         since_ms = judged_ms - self.settings.alerts_horizon_s * 1000
         index, _ = self.log.index(self.topic, since_ms)
         beginning = self.log.beginning(self.topic)
-        found = {}
+        horizons = {}
         for partition, offset in alert_from.items():
             first = max(beginning.get(partition, 0), origin.start.get(partition, 0))
-            found[partition] = max(first, min(index.get(partition, offset), offset))
-        whole = all(found[p] <= origin.start.get(p, 0) for p in found)
-        known = "all events" if whole else f"events since {format_time(since_ms // 1000 * 1000)}"
-        return found, f"{why}; no publication remembers earlier events, so it knows {known}"
+            horizons[partition] = max(first, min(index.get(partition, offset), offset))
+        whole = all(horizons[p] <= origin.start.get(p, 0) for p in horizons)
+        events = "all events" if whole else f"events since {format_time(since_ms // 1000 * 1000)}"
+        return horizons, f"{why}; no publication remembers earlier events, so it knows {events}"
 
     def profiles(self, publication: Publication | None) -> dict[str, Profile]:
         """The profiles of the group in a publication, by view."""
         if publication is None:
             return {}
-        found = {}
+        profiles = {}
         for view in self.group.profiles:
             if (profile := self._profile(view, publication)) is not None:
-                found[view.name] = profile
-        return found
+                profiles[view.name] = profile
+        return profiles
 
     def _profile(self, view: View, publication: Publication) -> Profile | None:
         newest = self.generations.newest()
-        known = newest.profiles.get(view.name) if newest else None
-        return stored_profile(view, publication, self.store, [known] if known else [])
+        profile = newest.profiles.get(view.name) if newest else None
+        return stored_profile(view, publication, self.store, [profile] if profile else [])
 
     def due(
         self, generation: AlertGeneration, judged: Cut, keys: int, prepared: Mapping[str, Profile]
