@@ -69,28 +69,28 @@ class Reach:
         return Span(span.first, min(span.last, end - 1)) if span.first < end else None
 
 
-def reach_of(alert: Alert, publication: Publication | None, known: Sequence[Origin]) -> Reach:
+def reach_of(alert: Alert, publication: Publication | None, origins: Sequence[Origin]) -> Reach:
     """How far a publication reaches for an alert.
 
     Args:
         alert: The alert.
         publication: The publication in force; None before the first.
-        known: The origins of the alert's stream, oldest first.
+        origins: The origins of the alert's stream, oldest first.
     """
     if publication is None or published_alert(alert, publication) is None:
         return Reach()
     stream = publication.streams.get(alert.stream.name)
     if stream is None:
         return Reach()
-    identities = [origin.identity for origin in known]
+    identities = [origin.identity for origin in origins]
     at = identities.index(stream.topic_id) if stream.topic_id in identities else 0
     return Reach(stream.topic_id, stream.cut, identities[:at])
 
 
 def published_alert(alert: Alert, publication: Publication | None) -> PublishedAlert | None:
     """What a publication has of an alert; None if it lacks the alert's present definition."""
-    found = (publication.alerts or {}).get(alert.name) if publication else None
-    return found if found and found.fingerprint == alert.fingerprint else None
+    published = (publication.alerts or {}).get(alert.name) if publication else None
+    return published if published and published.fingerprint == alert.fingerprint else None
 
 
 @dataclass(frozen=True)
@@ -140,15 +140,15 @@ class Judging:
             state: withdrawn or added.
             spans: The offsets of the alerts that may be in that state.
         """
-        found: list[Reason] = []
+        reasons: list[Reason] = []
         for place, span in spans.items():
-            before = len(found)
+            before = len(reasons)
             for start, end, piece in self._pieces_of(place).within(span):
                 why = self._why(state, place, start, piece)
-                if len(found) > before and found[-1].why == why:
-                    start = found.pop().start
-                found.append(Reason(state, place, start, end, why))
-        return found
+                if len(reasons) > before and reasons[-1].why == why:
+                    start = reasons.pop().start
+                reasons.append(Reason(state, place, start, end, why))
+        return reasons
 
     def _pieces_of(self, place: Place) -> _Pieces:
         at = (place.topic_id, place.partition)
@@ -159,16 +159,16 @@ class Judging:
     def _why(self, state: str, place: Place, offset: int, piece: _Piece) -> str:
         # Of the generations only those that matter at this offset, because there can be thousands.
         first, by = self._pieces_of(place).first, piece.by
-        known = [one for one in (first, by if by is not first else None) if one is not None]
+        generations = [one for one in (first, by if by is not first else None) if one is not None]
         judged = [piece.judged] if piece.judged else self._judged[:1]
         start = self._starts.get(place.topic_id)
         at = (place.topic_id, place.partition, offset)
         last, view = self._alert.last, self._view
         if state == "added":
-            return why_added(known, *at, last=last, view=view, judged=judged, start=start)
+            return why_added(generations, *at, last=last, view=view, judged=judged, start=start)
         version = place.version if place.version >= 0 else None
         return why_withdrawn(
-            known, *at, last=last, view=view, version=version, judged=judged, start=start
+            generations, *at, last=last, view=view, version=version, judged=judged, start=start
         )
 
 

@@ -185,19 +185,19 @@ class AlertTables:
             if self._are_several(table):
                 self._choose(alert, arrival.judging)
             for place, span in self._spans("_arrived", "coalesce(profile_version, -1)").items():
-                known = contents.sent.get(place)
-                contents.sent[place] = known.with_(span) if known else span
+                before = contents.sent.get(place)
+                contents.sent[place] = before.with_(span) if before else span
             run(f"INSERT INTO {table} BY NAME FROM _arrived ORDER BY created_at")
         if rows or arrival.anew:
             self._write_reasons(alert, arrival.judging)
 
     def _are_several(self, table: str) -> bool:
         """Whether one of the alerts in `_arrived` is there twice, or in the table already."""
-        ((rows, places, known),) = self._connection.execute(
+        ((rows, places, repeated),) = self._connection.execute(
             f"SELECT count(*), count(DISTINCT ({_AT})), (SELECT count(*) FROM {table} AS t"
             f" SEMI JOIN _arrived AS a ON {_same('a', 't')}) FROM _arrived"
         ).fetchall()
-        return bool(known or places < rows)
+        return bool(repeated or places < rows)
 
     def _choose(self, alert: Alert, judging: Judging) -> None:
         """Leaves one payload of each alert, in `_arrived` or in the table.
@@ -218,17 +218,17 @@ class AlertTables:
             ORDER BY {_AT}, seen_at, digest"""
         ).fetchall()
         best: dict[tuple[str, int, int], tuple[bool, int]] = {}
-        known: dict[tuple[str, int, int], bool] = {}
+        fitting: dict[tuple[str, int, int], bool] = {}
         lost: dict[bool, list[int]] = {True: [], False: []}
         for topic_id, partition, offset, _, version, _, arrived, row, _ in several:
             at = (topic_id, partition, offset)
             fits = version == judging.version(Place(topic_id, partition), offset)
-            if at in best and (known[at] or not fits):
+            if at in best and (fitting[at] or not fits):
                 lost[arrived].append(row)
                 continue
             if at in best:
                 lost[best[at][0]].append(best[at][1])
-            best[at], known[at] = (arrived, row), fits
+            best[at], fitting[at] = (arrived, row), fits
         for where, rows in (("_arrived", lost[True]), (table, lost[False])):
             if rows:
                 listed = ", ".join(map(str, rows))
@@ -283,11 +283,11 @@ class AlertTables:
             self._connection.unregister("_arriving")
 
     def _spans(self, table: str, version: str) -> dict[Place, Span]:
-        found = self._connection.execute(
+        spans = self._connection.execute(
             f'SELECT topic_id, "partition", {version}, min("offset"), max("offset") FROM {table}'
             " GROUP BY ALL"
         ).fetchall()
-        return {Place(*place): Span(first, last) for *place, first, last in found}
+        return {Place(*place): Span(first, last) for *place, first, last in spans}
 
     def _create(self, alert: Alert) -> None:
         self._create_table(_table(alert, "batch"), alert, _BATCH)

@@ -194,7 +194,7 @@ class ArrivingAlerts:
         return records
 
     def _take(self, records: list[AlertRecord]) -> None:
-        found: list[tuple[AlertRecord, SentAlert]] = []
+        alerts: list[tuple[AlertRecord, SentAlert]] = []
         for record in records:
             sent = sent_alert(record.value)
             if sent is None or (sent.alert, sent.fingerprint) != (
@@ -207,22 +207,22 @@ class ArrivingAlerts:
             self._recent[identity] = None
             self._recent.move_to_end(identity)
             if not repeated:
-                found.append((record, sent))
+                alerts.append((record, sent))
         while len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)
-        if found:
-            self._waiting.extend(self._parsed(found))
+        if alerts:
+            self._waiting.extend(self._parsed(alerts))
 
-    def _parsed(self, found: list[tuple[AlertRecord, SentAlert]]) -> list[RaisedAlert]:
+    def _parsed(self, alerts: list[tuple[AlertRecord, SentAlert]]) -> list[RaisedAlert]:
         rows = pa.table(
             {
-                "place": range(len(found)),
-                "payload": [sent.payload for _, sent in found],
+                "place": range(len(alerts)),
+                "payload": [sent.payload for _, sent in alerts],
                 "created_at": pa.array(
-                    [sent.created_at for _, sent in found], pa.timestamp("us", "UTC")
+                    [sent.created_at for _, sent in alerts], pa.timestamp("us", "UTC")
                 ),
                 "seen_at": pa.array(
-                    [record.at_ms * 1000 for record, _ in found], pa.timestamp("us", "UTC")
+                    [record.at_ms * 1000 for record, _ in alerts], pa.timestamp("us", "UTC")
                 ),
             }
         )
@@ -234,5 +234,5 @@ class ArrivingAlerts:
         self._parser.unregister("_arriving")
         return [
             RaisedAlert(sent.id, sent.alert, sent.partition, sent.offset, *values)
-            for (_, sent), values in zip(found, parsed, strict=True)
+            for (_, sent), values in zip(alerts, parsed, strict=True)
         ]

@@ -472,8 +472,8 @@ class Connection:
         """
         self._check_open()
         stored = {one.name: one for one in self._catalog.stored}
-        found = stored.get(view) or self._catalog.view(view)
-        return history.reconciliation(found, version, self._store)
+        compared_view = stored.get(view) or self._catalog.view(view)
+        return history.reconciliation(compared_view, version, self._store)
 
     def segments(self, stream: str) -> RowSet:
         """What the speed layer has committed of `stream`, one row per segment, in order.
@@ -503,10 +503,10 @@ class Connection:
         Raises:
             UsageError: The catalog does not have the stream.
         """
-        found = self._catalog.stream(stream)
+        declared = self._catalog.stream(stream)
         with self._lock:
             generation = self._refreshed().streams[stream].generation
-        return history.segments(found, generation, self._store)
+        return history.segments(declared, generation, self._store)
 
     def provenance_of(self, loaded: Loaded) -> Provenance:
         """The provenance of answers that are based on a loaded state, without the lag."""
@@ -599,10 +599,9 @@ def connect(
             )
         return _opened(catalog)
     settings = settings or load_settings()
-    found = (
-        load_catalog(catalog or settings.catalog) if not isinstance(catalog, Catalog) else catalog
-    )
-    return Connection(found, settings, store or Store(settings.store), keep=keep)
+    if not isinstance(catalog, Catalog):
+        catalog = load_catalog(catalog or settings.catalog)
+    return Connection(catalog, settings, store or Store(settings.store), keep=keep)
 
 
 def _opened(address: str) -> Any:

@@ -144,9 +144,9 @@ def version_of(
         name: _reconciled(publication.reconciliation.get(name)) for name in publication.views
     }
     compared = [
-        found
+        comparison
         for name in publication.views
-        if (found := publication.reconciliation.get(name)) and found.not_compared is None
+        if (comparison := publication.reconciliation.get(name)) and comparison.not_compared is None
     ]
     return Version(
         version=publication.version,
@@ -158,11 +158,13 @@ def version_of(
         events=sum(s.events for s in streams.values()),
         quarantined=sum(s.quarantined for s in streams.values()),
         lost=sum(s.lost for s in streams.values()),
-        differing_keys=sum(found.different for found in compared) if compared else None,
+        differing_keys=sum(comparison.different for comparison in compared) if compared else None,
         views={name: view.rows for name, view in publication.views.items()},
         changed_keys={name: view.changed_keys for name, view in publication.views.items()},
         corrected_keys={
-            name: found.changed or 0 if (found := publication.reconciliation.get(name)) else 0
+            name: comparison.changed or 0
+            if (comparison := publication.reconciliation.get(name))
+            else 0
             for name in publication.views
         },
         streams=streams,
@@ -172,10 +174,10 @@ def version_of(
     )
 
 
-def _reconciled(found: ReconciledView | None) -> Reconciled:
-    if found is None:
+def _reconciled(view: ReconciledView | None) -> Reconciled:
+    if view is None:
         return Reconciled(not_compared="it was published without the step reconcile")
-    return Reconciled(found.match, found.differ, found.missing, found.extra, found.not_compared)
+    return Reconciled(view.match, view.differ, view.missing, view.extra, view.not_compared)
 
 
 def reconciliation(view: View, version: int | None, store: Store) -> RowSet:
@@ -192,20 +194,21 @@ def reconciliation(view: View, version: int | None, store: Store) -> RowSet:
         raise UsageError(
             "a reconciliation must be of a publication; there is none yet; run `trilayer batch run`"
         )
-    found = publication.reconciliation.get(view.name)
-    why = _reconciled(found).not_compared
-    if found is None or why is not None:
+    comparison = publication.reconciliation.get(view.name)
+    why = _reconciled(comparison).not_compared
+    if comparison is None or why is not None:
         raise CoverageError(
             f"view {view.name!r} was not compared for version {publication.version}: {why}"
         )
-    if found.file is None:
+    if comparison.file is None:
         raise CoverageError(
             f"view {view.name!r} of version {publication.version} must have been compared by a run"
             " that keeps every key; it has only counts:"
-            f" {found.match} match, {found.differ} differ, {found.missing} missing, {found.extra}"
+            f" {comparison.match} match, {comparison.differ} differ, {comparison.missing} missing,"
+            f" {comparison.extra}"
             " extra"
         )
-    return RowSet(store.read_table(found.file))
+    return RowSet(store.read_table(comparison.file))
 
 
 SEGMENTS = pa.schema(

@@ -145,9 +145,9 @@ def _as_text(type_: exp.DataType) -> exp.DataType:
             return exp.DataType.build("string", dialect="spark")
         return node
 
-    found = type_.copy().transform(text)
-    assert isinstance(found, exp.DataType)
-    return found
+    type_in_json = type_.copy().transform(text)
+    assert isinstance(type_in_json, exp.DataType)
+    return type_in_json
 
 
 def _converted(value: str, type_: exp.DataType, depth: int = 0) -> str:

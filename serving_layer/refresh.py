@@ -18,7 +18,7 @@ from serving_layer import state as states
 from serving_layer.kept import KeptAnswers
 from serving_layer.result import StreamProvenance
 from serving_layer.sent import StoredAlerts
-from serving_layer.state import Found, Loaded, Plan, SentState, StreamState, replacing
+from serving_layer.state import Loaded, Plan, SentState, StreamState, StreamTarget, replacing
 from serving_layer.tables import Tables
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.definitions.alerts import ALERT_COLUMNS
@@ -31,7 +31,7 @@ from trilayer_core.runtime.retries import retried
 from trilayer_core.store import layout
 from trilayer_core.store.cover import best_cover, cover_from
 from trilayer_core.store.files import Store
-from trilayer_core.store.generations import CommitsUpTo, KnownCommits
+from trilayer_core.store.generations import CachedCommits, CommitsUpTo
 from trilayer_core.store.origins import Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication, choose_version
@@ -80,8 +80,8 @@ class Refresh:
         self._tables, self._catalog, self._store, self._clock = tables, catalog, store, clock
         self._before_swap = before_swap
         self._pointer, self._publications = PointerFile(store), Publications(store)
-        self._commits: dict[str, KnownCommits] = {
-            stream.name: KnownCommits(store, stream) for stream in catalog.streams
+        self._commits: dict[str, CachedCommits] = {
+            stream.name: CachedCommits(store, stream) for stream in catalog.streams
         }
         self._looked_around = self._looked_at_sent = float("-inf")
         self._torn = False
@@ -143,8 +143,10 @@ class Refresh:
 
     def _has_next(self, stream: Stream) -> bool:
         state = self.loaded.streams[stream.name]
-        batch, known = state.next_batch, self._commits[stream.name]
-        return state.generation is not None and known.has_commit(state.generation, batch, batch)
+        batch, generations = state.next_batch, self._commits[stream.name]
+        return state.generation is not None and generations.has_commit(
+            state.generation, batch, batch
+        )
 
     def load(
         self,
@@ -193,12 +195,12 @@ class Refresh:
             publication = kept[max(len(kept) - 2, 0)] if kept else None
             streams = {}
             for stream in self._catalog.streams:
-                found = self._find(stream, publication)
-                if found.cover is not None:
-                    half = found.cover.commits[: len(found.cover.commits) // 2]
-                    cut = found.state.cut
-                    head = cover_from(stream, found.cover.generation, half, cut).head
-                    streams[stream.name] = replace(found.state, head=head)
+                target = self._find(stream, publication)
+                if target.cover is not None:
+                    half = target.cover.commits[: len(target.cover.commits) // 2]
+                    cut = target.state.cut
+                    head = cover_from(stream, target.cover.generation, half, cut).head
+                    streams[stream.name] = replace(target.state, head=head)
             self.load(publication.version if publication else None, streams)
         except (CoverageError, IntegrityError, StoreError):
             self._torn = True  # the next refresh begins with empty tables
@@ -245,9 +247,11 @@ class Refresh:
         state = self.loaded.streams[stream.name]
         while state.generation is not None:
             commits: list[Commit] = []
-            batch, known = state.next_batch, self._commits[stream.name]
-            while len(commits) < MOST_AT_ONCE and known.has_commit(state.generation, batch, batch):
-                commits.append(known.commit(state.generation, batch, batch))
+            batch, generations = state.next_batch, self._commits[stream.name]
+            while len(commits) < MOST_AT_ONCE and generations.has_commit(
+                state.generation, batch, batch
+            ):
+                commits.append(generations.commit(state.generation, batch, batch))
                 batch += 1
             if not commits:
                 return
@@ -271,12 +275,12 @@ class Refresh:
     def _partials(
         self, view: View, commits: Sequence[Commit], ticks: Mapping[str, frozenset[int]]
     ) -> list[pa.Table]:
-        found = [
+        tables = [
             read_partials(self._store, commit, view, ticks[commit.name])
             for commit in commits
             if commit.name in ticks
         ]
-        return [table for table in found if table is not None]
+        return [table for table in tables if table is not None]
 
     def _merge(self) -> None:
         for view in self._catalog.stored:
@@ -302,14 +306,14 @@ class Refresh:
         """
         before = self.loaded
         moved = pointer != before.pointer or not before.streams
-        found = {stream.name: self._find(stream, publication) for stream in self._catalog.streams}
+        targets = {stream.name: self._find(stream, publication) for stream in self._catalog.streams}
         if not stands():
             raise IntegrityError(
                 "the publication was replaced while it was being read; query again"
             )
         stale = {
             name
-            for name, there in found.items()
+            for name, there in targets.items()
             if moved or not states.goes_on(before.streams[name], there.state)
         }
         for stream in self._catalog.streams:
@@ -317,15 +321,15 @@ class Refresh:
                 self._load_next(stream)
                 # Behind the previous head although nothing is missing: the next commits were
                 # compacted before they were loaded here.
-                if self.loaded.streams[stream.name].reach < found[stream.name].state.reach:
+                if self.loaded.streams[stream.name].reach < targets[stream.name].state.reach:
                     stale.add(stream.name)
         if stale or moved:
-            self._swap(replacing(self.loaded, self._catalog, pointer, publication, found, stale))
+            self._swap(replacing(self.loaded, self._catalog, pointer, publication, targets, stale))
 
-    def _find(self, stream: Stream, publication: Publication | None) -> Found:
+    def _find(self, stream: Stream, publication: Publication | None) -> StreamTarget:
         """What the tables of a stream should contain, with its coverage proven."""
-        known, commits = Origins(self._store, stream).all(), self._commits[stream.name]
-        basis = states.basis(self._catalog, stream, publication, known)
+        origins, commits = Origins(self._store, stream).all(), self._commits[stream.name]
+        basis = states.basis(self._catalog, stream, publication, origins)
         fingerprints = {view.name: view.fingerprint for view in basis.fit}
         cover = newest = None
         if fingerprints:
@@ -334,7 +338,7 @@ class Refresh:
             there = commits.all()
             commits.keep(generation.name for generation in there)
             newest = there[-1] if there else None
-        return states.found(basis, publication, known, cover, newest)
+        return states.stream_target(basis, publication, origins, cover, newest)
 
     def _swap(self, to: Plan) -> None:
         """Reads what a plan needs, and has it carried out."""
@@ -353,7 +357,7 @@ class Refresh:
                 else []
             )
             for each in to.views
-            if each.speed_anew
+            if each.reload_speed
         }
         publication = to.loaded.publication
         alerts = [self._alerts.change(alert, files, publication) for alert, files in to.alerts]

@@ -186,11 +186,11 @@ class Snapshot:
 
     def _provenance_of(self, query: str) -> Provenance:
         """The provenance of the answer to a query, with the approximate views that it uses."""
-        known = self.provenance.approximate
-        if not known:
+        approximate = self.provenance.approximate
+        if not approximate:
             return self.provenance
         names = set(self._names_in(query))
-        used = {name: columns for name, columns in known.items() if name in names}
+        used = {name: columns for name, columns in approximate.items() if name in names}
         return replace(self.provenance, exact=not used, approximate=used)
 
     def _names_in(self, query: str) -> Iterator[str]:
@@ -265,8 +265,8 @@ def _tables_in(query: str, aside: duckdb.DuckDBPyConnection) -> set[str]:
             tree = sqlglot.parse_one(query, dialect="duckdb")
         except SqlglotError:
             return computed
-        found = tree.find_all(exp.Table) if isinstance(tree, exp.Query) else ()
-        return computed | {table.name for table in found if table.name}  # functions have none
+        tables = tree.find_all(exp.Table) if isinstance(tree, exp.Query) else ()
+        return computed | {table.name for table in tables if table.name}  # functions have none
 
 
 _OF_NAMES = ("STRING", "COMMA", "L_BRACKET", "R_BRACKET", "TRUE", "FALSE")
@@ -274,11 +274,11 @@ _OF_NAMES = ("STRING", "COMMA", "L_BRACKET", "R_BRACKET", "TRUE", "FALSE")
 
 def _json_types(columns: pa.Schema, types: Sequence[DuckDBPyType]) -> pa.Schema | None:
     """The columns, of which those of JSON have Arrow's type for it; None if there are none."""
-    found = columns
+    schema = columns
     for place, (column, type_) in enumerate(zip(columns, types, strict=True)):
         if str(type_) == "JSON":
-            found = found.set(place, pa.field(column.name, pa.json_()))
-    return None if found is columns else found
+            schema = schema.set(place, pa.field(column.name, pa.json_()))
+    return None if schema is columns else schema
 
 
 def search_path(layer: Layer) -> str:
@@ -301,5 +301,5 @@ def _quotes_hint(says: str, columns: set[str]) -> str:
     label, line, spaces = marked.groups()
     place = len(spaces) - len(label)
     near = [*re.findall(r"^\w+", line[place:]), *re.findall(r"\w+", line[:place])[-1:]]
-    found = next((word for word in near if word.lower() in columns), None)
-    return f'\nIf {found} is the column, write "{found}", in double quotes' if found else ""
+    name = next((word for word in near if word.lower() in columns), None)
+    return f'\nIf {name} is the column, write "{name}", in double quotes' if name else ""

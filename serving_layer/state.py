@@ -182,7 +182,7 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class Found:
+class StreamTarget:
     """What a stream's tables should contain.
 
     Attributes:
@@ -197,7 +197,7 @@ class Found:
 
 
 def basis(
-    catalog: Catalog, stream: Stream, publication: Publication | None, known: Sequence[Origin]
+    catalog: Catalog, stream: Stream, publication: Publication | None, origins: Sequence[Origin]
 ) -> Basis:
     """The basis of a stream's answers.
 
@@ -208,47 +208,47 @@ def basis(
         catalog: The definitions.
         stream: The stream.
         publication: The publication in force; None before the first.
-        known: The stream's origins, oldest first.
+        origins: The stream's origins, oldest first.
     """
     views = catalog.views_of(stream)
     published = publication.streams.get(stream.name) if publication else None
     if publication is None or published is None:
-        if not known:
+        if not origins:
             why = "no layer has run on its stream yet"
         elif publication and any(view.name in publication.views for view in catalog.views):
             why = _added_since(publication)
         else:
-            return Basis(known[0].start, known[0].topic_id, fit=catalog.stored_of(stream))
+            return Basis(origins[0].start, origins[0].topic_id, fit=catalog.stored_of(stream))
         return Basis({}, missing={view.name: why for view in views}, note=why)
     missing = {view.name: because for view in views if (because := _why_missing(view, publication))}
     fit = [stored for view in views if view.name not in missing for stored in view.stored]
     return Basis(published.cut, published.topic_id, published.departed, fit, missing)
 
 
-def found(
+def stream_target(
     on: Basis,
     publication: Publication | None,
-    known: Sequence[Origin],
+    origins: Sequence[Origin],
     cover: Cover | None,
     newest: Generation | None,
-) -> Found:
+) -> StreamTarget:
     """Determines what the tables of a stream should contain.
 
     Args:
         on: The basis of the stream's answers.
         publication: The publication in force; None before the first.
-        known: The stream's origins, oldest first.
+        origins: The stream's origins, oldest first.
         cover: The segments above the cut; None if there are none.
         newest: The newest generation; None if the speed layer's folder has been deleted meanwhile.
     """
     if on.note:
-        return Found(None, StreamState({}, note=on.note), on.missing)
-    alone = _why_alone(known, on.topic_id)
+        return StreamTarget(None, StreamState({}, note=on.note), on.missing)
+    alone = _why_alone(origins, on.topic_id)
     if cover is None:
         why = alone or "the speed layer has not run these definitions"
         at = f"T={publication.t}" if publication else "no publication"
         note = f"{why}: answers stop at the cut of {at}"
-        return Found(None, StreamState(on.cut, head=on.cut, note=note), on.missing)
+        return StreamTarget(None, StreamState(on.cut, head=on.cut, note=note), on.missing)
     events, quarantined = _count(cover.commits, cover.ticks)
     last = cover.commits[-1] if cover.commits else None
     state = StreamState(
@@ -261,7 +261,7 @@ def found(
         quarantined,
         alone or _why_ended(cover.generation, newest or cover.generation, on.cut),
     )
-    return Found(cover, state, on.missing)
+    return StreamTarget(cover, state, on.missing)
 
 
 def grown(
@@ -295,9 +295,9 @@ def goes_on(before: StreamState, now: StreamState) -> bool:
 # -- in words --------------------------------------------------------------------------------------
 
 
-def _why_alone(known: Sequence[Origin], topic_id: str) -> str:
+def _why_alone(origins: Sequence[Origin], topic_id: str) -> str:
     """A message if an origin newer than that of the batch views has begun, else empty."""
-    if not known or known[-1].identity == topic_id:
+    if not origins or origins[-1].identity == topic_id:
         return ""
     return (
         "a loss was accepted since; what the log has had from there on is in the next publication"
@@ -377,12 +377,12 @@ class ViewPlan(FilesPlan):
 
     Attributes:
         view: The view.
-        speed_anew: Whether its speed table is reloaded; otherwise it stays as it is.
+        reload_speed: Whether its speed table is reloaded; otherwise it stays as it is.
         cover: The segments from which it is reloaded; None if it becomes empty.
     """
 
     view: View
-    speed_anew: bool
+    reload_speed: bool
     cover: Cover | None
 
 
@@ -407,7 +407,7 @@ def replacing(
     catalog: Catalog,
     pointer: bytes | None,
     publication: Publication | None,
-    streams: Mapping[str, Found],
+    streams: Mapping[str, StreamTarget],
     stale: Set[str],
 ) -> Plan:
     """Plans the change to a publication, and of stale streams to their present segments.
@@ -435,11 +435,11 @@ def replacing(
         gone = [file for file in held if file not in files[name]]
         staying = [file for file in held if file in files[name]]
         rows = sum(file.rows for file in gone) + before.deleted_rows.get(name, 0)
-        anew = bool(gone) and rows > MOST_DELETED * sum(file.rows for file in staying)
-        deleted[name] = 0 if anew else rows
+        rewrite = bool(gone) and rows > MOST_DELETED * sum(file.rows for file in staying)
+        deleted[name] = 0 if rewrite else rows
         return FilesPlan(
             [held[file] for file in gone],
-            [held[file] for file in staying] if anew else None,
+            [held[file] for file in staying] if rewrite else None,
             arriving,
         )
 

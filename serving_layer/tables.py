@@ -109,7 +109,7 @@ class Tables:
                 self._delete(plan)
                 for file, number in plan.arriving.items():
                     self._insert_file(plan.view, batch[file], number)
-                if plan.speed_anew:
+                if plan.reload_speed:
                     table = speed_table(plan.view)
                     # A new table is created, because deleted rows would continue to cost time in
                     # every scan.
@@ -182,9 +182,9 @@ class Tables:
                 continue
             table = speed_table(plan.view)
             deleted = [f"{batch_table(plan.view)} WHERE {in_files(plan.gone)}"] * bool(plan.gone)
-            deleted += [table] * plan.speed_anew
+            deleted += [table] * plan.reload_speed
             added = [batch[file] for file in plan.arriving]
-            added += speed[plan.view.name] if plan.speed_anew else []
+            added += speed[plan.view.name] if plan.reload_speed else []
             if self.kept.is_much(view, sum(map(len, added)) + sum(map(self._count, deleted))):
                 touched[plan.view.name] = None
             else:

@@ -588,7 +588,7 @@ class Tables:
             for file, number in plan.arriving.items():
                 assert number not in held
                 held[number] = batch[file]
-            if plan.speed_anew:
+            if plan.reload_speed:
                 self.speed[plan.view.name] = list(speed[plan.view.name])
 
     def append(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:

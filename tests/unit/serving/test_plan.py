@@ -6,14 +6,14 @@ import pytest
 
 from serving_layer.state import (
     MERGE_ROWS,
-    Found,
     Loaded,
     StreamState,
+    StreamTarget,
     basis,
-    found,
     goes_on,
     grown,
     replacing,
+    stream_target,
 )
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.errors import CoverageError
@@ -98,7 +98,7 @@ ON = basis(CATALOG, CLICKS, publication((BY_KEY, []), (BY_SIGN, [])), [FIRST])
 
 def test_the_state_is_that_of_the_cover():
     cover = covering([commit(0, 0, 10), commit(1, 10, 14), commit(2, 14, 15)])
-    there = found(ON, None, [FIRST], cover, generation())
+    there = stream_target(ON, None, [FIRST], cover, generation())
     state = there.state
     assert (there.cover, there.missing) == (cover, ON.missing)
     assert state.generation == generation().name
@@ -118,13 +118,13 @@ def test_the_state_is_that_of_the_cover():
     ],
 )
 def test_it_says_why_it_will_not_grow(origins, newest, note):
-    state = found(ON, None, origins, covering([commit(0, 10, 12)]), newest).state
+    state = stream_target(ON, None, origins, covering([commit(0, 10, 12)]), newest).state
     assert state.note.startswith(note)
     assert bool(state.note) == bool(note)
 
 
 def test_a_generation_without_commits_begins_with_the_first_micro_batch():
-    state = found(ON, None, [FIRST], covering([]), generation()).state
+    state = stream_target(ON, None, [FIRST], covering([]), generation()).state
     assert (state.next_batch, state.committed_ms, state.head) == (0, None, {0: 10})
 
 
@@ -135,14 +135,16 @@ def test_without_segments_answers_stop_at_the_cut_and_say_so(in_force, at):
     note = f"the speed layer has not run these definitions: answers stop at the cut of {at}"
     on = basis(CATALOG, CLICKS, publication((BY_KEY, [])), [FIRST])
     expected = StreamState({0: 10}, head={0: 10}, note=note)
-    assert found(on, in_force, [FIRST], None, None) == Found(None, expected, on.missing)
+    assert stream_target(on, in_force, [FIRST], None, None) == StreamTarget(
+        None, expected, on.missing
+    )
     assert list(on.missing) == ["by_sign"]
 
 
 def test_without_an_origin_there_is_neither_a_cut_nor_a_head():
     on = basis(CATALOG, CLICKS, None, [])
     assert (on.cut, list(on.fit)) == ({}, [])
-    assert found(on, None, [], None, None) == Found(
+    assert stream_target(on, None, [], None, None) == StreamTarget(
         None, StreamState({}, note=on.note), {"by_key": on.note, "by_sign": on.note}
     )
 
@@ -189,8 +191,8 @@ def plan_of(before, files, *, stale=("clicks", "sales"), missing=None, cover=Non
     """The plan for `by_key`, once it has these files in the publication, and all of the plan."""
     there = publication((BY_KEY, files), (BY_SIGN, []), (SOLD, []))
     streams = {
-        "clicks": Found(cover, NEW, missing or {}),
-        "sales": Found(None, StreamState({0: 10}), {}),
+        "clicks": StreamTarget(cover, NEW, missing or {}),
+        "sales": StreamTarget(None, StreamState({0: 10}), {}),
     }
     plan = replacing(before, CATALOG, b"pointer", there, streams, frozenset(stale))
     return plan.views[0], plan
@@ -219,7 +221,7 @@ def test_a_file_that_both_have_stays_and_a_new_one_gets_a_number_that_none_has_h
 
 def test_numbers_are_given_once_over_all_views():
     there = publication((BY_KEY, [A]), (BY_SIGN, [B, C]), (SOLD, []))
-    streams = {name: Found(None, NEW, {}) for name in ("clicks", "sales")}
+    streams = {name: StreamTarget(None, NEW, {}) for name in ("clicks", "sales")}
     plan = replacing(Loaded(), CATALOG, b"", there, streams, frozenset(streams))
     assert [view.arriving for view in plan.views] == [{A: 0}, {B: 1, C: 2}, {}]
 
@@ -248,8 +250,8 @@ def test_a_stale_stream_is_loaded_anew_and_another_stays_as_it_is():
         merged_rows={"by_key": 7, "sold": 9},
     )
     view, plan = plan_of(before, [], stale=["clicks"], cover=cover)
-    assert (view.speed_anew, view.cover) == (True, cover)
-    assert (plan.views[2].speed_anew, plan.loaded.streams["sales"]) == (
+    assert (view.reload_speed, view.cover) == (True, cover)
+    assert (plan.views[2].reload_speed, plan.loaded.streams["sales"]) == (
         False,
         before.streams["sales"],
     )
@@ -260,15 +262,15 @@ def test_a_stale_stream_is_loaded_anew_and_another_stays_as_it_is():
 def test_a_view_without_an_answer_holds_nothing():
     cover = covering([commit(0, 10, 15)])
     view, plan = plan_of(loaded_with(A), [A, B], missing={"by_key": "why"}, cover=cover)
-    assert (view.gone, view.arriving, view.speed_anew, view.cover) == ([0], {}, True, None)
+    assert (view.gone, view.arriving, view.reload_speed, view.cover) == ([0], {}, True, None)
     assert plan.loaded.missing_views == {"by_key": "why"}
     assert plan.views[1].cover == cover
 
 
 def test_before_the_first_publication_there_are_no_batch_files():
-    streams = {name: Found(None, NEW, {}) for name in ("clicks", "sales")}
+    streams = {name: StreamTarget(None, NEW, {}) for name in ("clicks", "sales")}
     plan = replacing(Loaded(), CATALOG, None, None, streams, frozenset(streams))
-    assert all(not view.arriving and view.speed_anew for view in plan.views)
+    assert all(not view.arriving and view.reload_speed for view in plan.views)
     assert plan.loaded.pointer is None
 
 
