@@ -39,12 +39,12 @@ It fails, for example, if the process has no descriptors left.
 def client_of(address: str) -> str:
     """Which client an address is counted for. A host of IPv6 has all addresses of its network."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address) or found.is_loopback:
-        return str(found)
-    return str(found.ipv4_mapped or ipaddress.IPv6Network((found, 64), strict=False))
+    if isinstance(ip, ipaddress.IPv4Address) or ip.is_loopback:
+        return str(ip)
+    return str(ip.ipv4_mapped or ipaddress.IPv6Network((ip, 64), strict=False))
 
 
 class Clients:
@@ -123,25 +123,25 @@ async def listening(host: str, port: int, option: str) -> AsyncIterator[list[soc
             ) from None
         yield sockets
     finally:
-        for one in sockets:
-            one.close()
+        for listener in sockets:
+            listener.close()
 
 
 async def _listen(host: str, port: int, sockets: list[socket.socket]) -> None:
-    found = await asyncio.get_running_loop().getaddrinfo(
+    resolved = await asyncio.get_running_loop().getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    for family, address in dict.fromkeys((family, address) for family, *_, address in found):
+    for family, address in dict.fromkeys((family, address) for family, *_, address in resolved):
         # asyncio sends small parts at once only if the protocol is named.
-        one = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        sockets.append(one)
-        one.setblocking(False)
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        sockets.append(listener)
+        listener.setblocking(False)
         if os.name == "posix":
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        one.bind((address[0], sockets[0].getsockname()[1] or port, *address[2:]))
-        one.listen(WAITING)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((address[0], sockets[0].getsockname()[1] or port, *address[2:]))
+        listener.listen(WAITING)
 
 
 @contextmanager
@@ -155,14 +155,14 @@ def accepting(
         begin: Called with each connection that was accepted. It closes it in the end.
     """
     bucket = Bucket(BURST, PER_S, time.monotonic)
-    acceptors = [_Acceptor(one, begin, bucket) for one in sockets]
+    acceptors = [_Acceptor(listener, begin, bucket) for listener in sockets]
     try:
-        for one in acceptors:
-            one.go_on()
+        for acceptor in acceptors:
+            acceptor.go_on()
         yield
     finally:
-        for one in acceptors:
-            one.rest()
+        for acceptor in acceptors:
+            acceptor.rest()
 
 
 class _Acceptor:
@@ -242,5 +242,5 @@ async def connected(accepted: socket.socket) -> tuple[asyncio.StreamReader, asyn
     except BaseException:
         accepted.close()
         raise
-    found: tuple[asyncio.StreamReader, asyncio.StreamWriter] = await streams
-    return found
+    both: tuple[asyncio.StreamReader, asyncio.StreamWriter] = await streams
+    return both

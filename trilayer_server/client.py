@@ -177,7 +177,7 @@ class RemoteConnection:
                     for view in document["views"]
                 ],
                 *(
-                    [RemoteName(one["name"]) for one in document[kind]]
+                    [RemoteName(entry["name"]) for entry in document[kind]]
                     for kind in ("queries", "streams", "alerts")
                 ),
             )
@@ -263,7 +263,7 @@ class RemoteConnection:
         try:
             with self._client.stream(method, f"{self._base}{path}", json=body) as response:
                 if response.status_code != 200:
-                    raise self._told(response)
+                    raise self._error_of(response)
                 yield response
         except httpx.ReadTimeout:
             raise EnvironmentFault(
@@ -278,20 +278,20 @@ class RemoteConnection:
                 " `trilayer serve`"
             ) from None
 
-    def _told(self, response: httpx.Response) -> TrilayerError:
-        """The error that the server has told."""
+    def _error_of(self, response: httpx.Response) -> TrilayerError:
+        """The error that the server has sent."""
         try:
             error = json.loads(response.read())["error"]
             code, message, hint = error["code"], error["message"], error["hint"]
         except (ValueError, LookupError, TypeError, RecursionError):
             return self._foreign()
-        said = f"{message}; {hint}" if hint else str(message)
+        text = f"{message}; {hint}" if hint else str(message)
         for kind in (CoverageError, IntegrityError):
             if code == kind.sqlstate:
-                return kind(said)
+                return kind(text)
         if response.status_code in (400, 401, 403, 404, 413):
-            return UsageError(said)
-        return EnvironmentFault(said)
+            return UsageError(text)
+        return EnvironmentFault(text)
 
     def _cut_off(self) -> IntegrityError:
         return IntegrityError(

@@ -1,7 +1,7 @@
-"""What is measured: questions as they are answered, and the store when it is asked for.
+"""The metrics of queries, processes and the store.
 
-What the store says is read at most once a second, and a scrape that comes while it is being read
-gets what was read before, with its age in `trilayer_facts_age_seconds`. No label has SQL.
+The store is read at most once a second. A scrape that comes while it is being read gets the last
+values, with their age in `trilayer_facts_age_seconds`. No label has SQL.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import parse_time
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-"""The limits of the buckets in which the durations of questions are counted, in seconds."""
+"""The limits of the buckets in which the durations of queries are counted, in seconds."""
 
 
 class Outcome:
-    """How a question ended; `ok` unless said otherwise."""
+    """How a query ended: `ok`, unless `set` is called."""
 
     def __init__(self) -> None:
         self.value = "ok"
 
     def set(self, value: str) -> None:
-        """Says how it ended: error, timeout or cancelled."""
+        """Sets how it ended: error, timeout or cancelled."""
         self.value = value
 
 
@@ -45,14 +45,14 @@ class Metrics:
         self.processes = Processes()
         self._seconds = Histogram(
             "trilayer_question_duration_seconds",
-            "Time from a question to the last byte of its answer.",
+            "Time from a query to the last byte of its answer.",
             ["protocol"],
             buckets=SECONDS,
             registry=self.registry,
         )
-        self._questions = Counter(
+        self._queries = Counter(
             "trilayer_questions",
-            "Questions, by how they ended: ok, error, timeout or cancelled.",
+            "Queries, by how they ended: ok, error, timeout or cancelled.",
             ["protocol", "outcome"],
             registry=self.registry,
         )
@@ -68,8 +68,8 @@ class Metrics:
         self.registry.register(self.processes)
 
     @contextmanager
-    def question(self, protocol: str) -> Iterator[Outcome]:
-        """Measures a question.
+    def query(self, protocol: str) -> Iterator[Outcome]:
+        """Measures a query.
 
         Args:
             protocol: The protocol by which it came: http, subscribe or postgresql.
@@ -83,21 +83,21 @@ class Metrics:
             raise
         finally:
             self._seconds.labels(protocol).observe(time.perf_counter() - begun)
-            self._questions.labels(protocol, outcome.value).inc()
+            self._queries.labels(protocol, outcome.value).inc()
 
     def verified(self, result: Literal["match", "differ"]) -> None:
         """Counts the comparison of a view's answer with a fresh computation."""
         self._verified.labels(result).inc()
 
-    def gauge(self, name: str, says: str, read: Callable[[], float]) -> None:
+    def gauge(self, name: str, description: str, read: Callable[[], float]) -> None:
         """Adds a gauge whose value is read at each scrape.
 
         Args:
             name: Its name.
-            says: What it is, for people.
+            description: What it is.
             read: Returns the value at once.
         """
-        self.processes.gauges.append((name, says, read))
+        self.processes.gauges.append((name, description, read))
 
 
 class Processes(Collector):
@@ -119,7 +119,7 @@ class Processes(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics, with their present values."""
         pids = self.workers()
-        yield GaugeMetricFamily("trilayer_workers", "Processes that answer questions.", len(pids))
+        yield GaugeMetricFamily("trilayer_workers", "Processes that answer queries.", len(pids))
         memory = GaugeMetricFamily(
             "trilayer_resident_memory_bytes",
             "Memory of the server and of all its workers; pages that they share count for each.",
@@ -128,8 +128,8 @@ class Processes(Collector):
         memory.add_metric(["server"], _resident(psutil.Process().pid))
         memory.add_metric(["workers"], sum(map(_resident, pids)))
         yield memory
-        for name, says, read in self.gauges:
-            yield GaugeMetricFamily(name, says, read())
+        for name, description, read in self.gauges:
+            yield GaugeMetricFamily(name, description, read())
 
 
 def _resident(pid: int) -> int:
@@ -140,7 +140,7 @@ def _resident(pid: int) -> int:
 
 
 class Facts(Collector):
-    """What the store said when it was last read."""
+    """The state of the store when it was last read."""
 
     def __init__(self) -> None:
         self._status: Status | None = None
@@ -148,7 +148,7 @@ class Facts(Collector):
         self._read_at: float | None = None
 
     def take(self, status: Status, history: Sequence[Version]) -> None:
-        """Takes what was read now."""
+        """Replaces the values by those that were read now."""
         self._status, self._history, self._read_at = status, history, time.monotonic()
 
     def describe(self) -> Iterable[Metric]:
@@ -211,9 +211,9 @@ class Facts(Collector):
             "cut": "Offset below which the batch layer's share lies.",
             "end": "End of the log.",
         }
-        for part, says in offsets.items():
+        for part, description in offsets.items():
             family = GaugeMetricFamily(
-                f"trilayer_stream_{part}_offset", says, labels=["stream", "partition"]
+                f"trilayer_stream_{part}_offset", description, labels=["stream", "partition"]
             )
             for name, stream in status.streams.items():
                 for partition, offset in (getattr(stream, part) or {}).items():
@@ -228,8 +228,8 @@ class Facts(Collector):
                 "Events below the head that do not fit their schema.",
             ),
         }
-        for part, (field, says) in values.items():
-            family = GaugeMetricFamily(f"trilayer_stream_{part}", says, labels=["stream"])
+        for part, (field, description) in values.items():
+            family = GaugeMetricFamily(f"trilayer_stream_{part}", description, labels=["stream"])
             for name, stream in status.streams.items():
                 if (value := getattr(stream, field)) is not None:
                     family.add_metric([name], value)
@@ -252,8 +252,8 @@ class Facts(Collector):
             labels=["view", "kind"],
         )
         for version in self._history:
-            for name, found in version.reconciliation.items() if version.in_force else ():
+            for name, counts in version.reconciliation.items() if version.in_force else ():
                 for kind in ("match", "differ", "missing", "extra"):
-                    if (value := getattr(found, kind)) is not None:
+                    if (value := getattr(counts, kind)) is not None:
                         keys.add_metric([name, kind], value)
         yield keys

@@ -19,13 +19,14 @@ from trilayer_core.errors import SettingsError
 from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import EngineLimits, Refusal
+from trilayer_server.engine.query import EngineLimits
 from trilayer_server.engine.slots import most_each
 from trilayer_server.http import serving as web
 from trilayer_server.http.application import app
 from trilayer_server.http.security import WebAccess
 from trilayer_server.http.store_reader import StoreReader
 from trilayer_server.metrics import Metrics
+from trilayer_server.sql_error import SqlError
 from trilayer_server.users import Users, is_loopback
 from trilayer_server.verifying import ReaderVerification
 from trilayer_server.wire.authentication import Access
@@ -44,7 +45,7 @@ MOST_DESCRIPTORS = 8_192
 """How many descriptors the server asks the system for: several for each connection."""
 
 _WHO = {"wire": "SQL clients use", "http": "the console uses"}
-"""Who uses a port, as messages say it."""
+"""Who uses a port, in messages."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ async def serve(
             metrics=metrics,
             console=CONSOLE,
         )
-        with _quick_garbage_collection(), _one_error():
+        with _quick_garbage_collection(), _first_error():
             async with _in_background(verification.run()), asyncio.TaskGroup() as both:
                 both.create_task(
                     wire.run(port_of("wire", settings.serve_port), stop, partial(listens, "wire"))
@@ -170,7 +171,7 @@ def _metrics(pool: Pool) -> Metrics:
 
 
 @contextmanager
-def _one_error() -> Iterator[None]:
+def _first_error() -> Iterator[None]:
     """Raises the first error of a group alone, as callers handle it: a port that is taken, say."""
     try:
         yield
@@ -201,18 +202,18 @@ def _quick_garbage_collection() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.unfreeze()  # DuckDB's module tells the terminal of what is not collected at the end
+        gc.unfreeze()  # DuckDB's module prints what is not collected at the end
 
 
 async def _load(pool: Pool) -> None:
-    """Has the store loaded now, and not when the first question comes.
+    """Has the store loaded now, and not when the first query comes.
 
     A store that has no answer yet, or can't be read, is no reason not to serve: it may be mended.
     """
     try:
         await pool.state()
-    except Refusal as refusal:
-        logger.warning("the store has no answer yet: %s; %s", refusal.message, refusal.hint)
+    except SqlError as error:
+        logger.warning("the store has no answer yet: %s; %s", error.message, error.hint)
 
 
 @asynccontextmanager
@@ -243,12 +244,12 @@ def _is_taken(host: str, port: int) -> bool:
         return True
 
 
-def _web_access(known: Users, settings: Settings) -> WebAccess:
+def _web_access(accounts: Users, settings: Settings) -> WebAccess:
     """Who may ask by HTTP. Without users, whoever is on this machine may read."""
     return WebAccess(
-        known.role,
+        accounts.role,
         hosts=[settings.serve_host, *settings.serve_names],
-        has_users=lambda: bool(known.all()),
+        has_users=lambda: bool(accounts.all()),
         is_exposed=not is_loopback(settings.serve_host),
     )
 
@@ -259,7 +260,7 @@ def users(settings: Settings) -> Users:
 
 
 def limits(settings: Settings) -> EngineLimits:
-    """What questions may take. The connections of one address always leave a quarter for others."""
+    """What queries may take. The connections of one address always leave a quarter for others."""
     most = settings.serve_connections
     return EngineLimits(
         workers=settings.serve_workers or EngineLimits.workers,

@@ -29,9 +29,10 @@ from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.project import Project
 from trilayer_server.engine.frames import pickled
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import Question, Refusal
+from trilayer_server.engine.query import Query
 from trilayer_server.engine.worker_process import chunks_of
 from trilayer_server.metrics import Metrics
+from trilayer_server.sql_error import SqlError
 
 logger = logging.getLogger("trilayer_server")
 
@@ -63,7 +64,7 @@ class ReaderVerification:
             metrics: Counts the results.
         """
         self._pool, self._project, self._metrics = pool, project, metrics
-        self._again = _Recomputing(project)
+        self._recomputing = _Recomputing(project)
         self.differences: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -71,7 +72,7 @@ class ReaderVerification:
         try:
             await self._run()
         finally:
-            await self._again.end()
+            await self._recomputing.end()
 
     async def _run(self) -> None:
         share = self._project.settings.serve_verify_share
@@ -80,8 +81,8 @@ class ReaderVerification:
             begun = time.monotonic()
             try:
                 await self.verify(view)
-            except Refusal as refusal:
-                logger.debug("view %s has no answer to verify: %s", view.name, refusal)
+            except SqlError as error:
+                logger.debug("view %s has no answer to verify: %s", view.name, error)
             except (TrilayerError, OSError) as error:
                 if reported.get(view.name) != str(error):
                     reported[view.name] = str(error)
@@ -95,7 +96,7 @@ class ReaderVerification:
         """Verifies a view. If its answer is wrong, the server loads everything again.
 
         Raises:
-            Refusal: The view has no answer.
+            SqlError: The view has no answer.
             TrilayerError: The fresh computation has failed.
         """
         difference = await self._difference(view)
@@ -119,15 +120,15 @@ class ReaderVerification:
         """How the answer differs; empty if it does not, None if it could not be compared."""
         for _ in range(ATTEMPTS):
             async with (
-                self._pool.ask(Question(digest_sql(view))) as answer,
+                self._pool.ask(Query(digest_sql(view))) as answer,
                 chunks_of(answer) as chunks,
             ):
                 data = b"".join([chunk async for chunk in chunks])
                 at = Provenance.from_json(answer.provenance)
             held = Digest.of(view, pa.ipc.open_stream(data).read_all())
-            found = await self._again.difference(view, held, at)
-            if found is not None:
-                return found
+            difference = await self._recomputing.difference(view, held, at)
+            if difference is not None:
+                return difference
         return None
 
 
@@ -158,15 +159,15 @@ class _Recomputing:
             ) from None
         if not reply:
             raise EnvironmentFault("the process that computes it again has ended, perhaps killed")
-        found: dict[str, str | None] = json.loads(reply)
-        if found["failed"]:
-            raise EnvironmentFault(f"it could not be computed again: {found['failed']}")
-        return found["difference"]
+        document: dict[str, str | None] = json.loads(reply)
+        if document["failed"]:
+            raise EnvironmentFault(f"it could not be computed again: {document['failed']}")
+        return document["difference"]
 
-    def _send(self, what: object) -> None:
+    def _send(self, message: object) -> None:
         assert self._process
         assert self._process.stdin
-        self._process.stdin.write(pickled(what))
+        self._process.stdin.write(pickled(message))
 
     async def end(self) -> None:
         """Ends it."""
@@ -177,7 +178,7 @@ class _Recomputing:
 
 def main() -> None:
     """Compares digests with fresh ones, as the server asks for it, until the server has gone."""
-    os.nice(5)  # questions come first
+    os.nice(5)  # queries come first
     out, sys.stdout = sys.stdout, sys.stderr
     sys.path[:] = pickle.load(sys.stdin.buffer)
     project = pickle.load(sys.stdin.buffer)

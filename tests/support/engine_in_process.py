@@ -12,8 +12,8 @@ from serving_layer.result import RowSet
 from trilayer.operations.values import plain
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError, UsageError
 from trilayer_server.engine.keys import key_of
-from trilayer_server.engine.question import Refusal
 from trilayer_server.http.columns import rows_json
+from trilayer_server.sql_error import SqlError
 
 
 class EngineInProcess:
@@ -26,13 +26,13 @@ class EngineInProcess:
         self._states = []
 
     @asynccontextmanager
-    async def ask(self, question, who=""):
+    async def ask(self, query, who=""):
         self.asked += 1
         self.running += 1
         snapshots = []
         try:
             try:
-                answer = await asyncio.to_thread(self._answer, question, snapshots)
+                answer = await asyncio.to_thread(self._answer, query, snapshots)
             except asyncio.CancelledError:
                 for snapshot in snapshots:
                     snapshot.interrupt()
@@ -41,22 +41,22 @@ class EngineInProcess:
         finally:
             self.running -= 1
 
-    def _answer(self, question, snapshots):
+    def _answer(self, query, snapshots):
         try:
-            with self.connection.snapshot(question.version) as snapshot:
+            with self.connection.snapshot(query.version) as snapshot:
                 snapshots.append(snapshot)
-                values = question.parameters.values
-                sql = question.sql
+                values = query.parameters.values
+                sql = query.sql
                 for number in range(len(values), 0, -1):
                     value = values[number - 1]
                     literal = "NULL" if value is None else "'" + value.decode() + "'"
                     sql = sql.replace(f"${number}", literal)
-                table = snapshot.table(sql, question.layer, question.most_rows)
-                return _Answer(table, snapshot._provenance_of(sql).to_json(), question.output)
+                table = snapshot.table(sql, query.layer, query.most_rows)
+                return _Answer(table, snapshot._provenance_of(sql).to_json(), query.output)
         except KeyboardInterrupt:
-            raise Refusal("57014", "the question was interrupted") from None
+            raise SqlError("57014", "the query was interrupted") from None
         except TrilayerError as error:
-            raise refusal_of(error) from None
+            raise sql_error_of(error) from None
 
     async def key(self, sql, who):
         return key_of(sql, self.connection.catalog)
@@ -69,7 +69,7 @@ class EngineInProcess:
             try:
                 found = self.connection._refresh.refresh()
             except TrilayerError as error:
-                raise refusal_of(error) from None
+                raise sql_error_of(error) from None
             with self.connection._lock:
                 if not self._states or self._states[-1] is not found:
                     self._states.append(found)
@@ -78,11 +78,11 @@ class EngineInProcess:
         return await asyncio.to_thread(look)
 
 
-def refusal_of(error):
+def sql_error_of(error):
     code = {UsageError: "42000", CoverageError: "55000", IntegrityError: "XX001"}
     found = next((c for type_, c in code.items() if isinstance(error, type_)), "58000")
     message, _, hint = str(error).partition("; ")
-    return Refusal(found, message, hint)
+    return SqlError(found, message, hint)
 
 
 class _Answer:

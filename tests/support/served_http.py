@@ -17,13 +17,13 @@ from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
-from trilayer_server.engine.question import Refusal
 from trilayer_server.http.application import app
 from trilayer_server.http.limits import Limits
 from trilayer_server.http.security import WebAccess
 from trilayer_server.http.serving import serve
 from trilayer_server.http.store_reader import StoreReader
 from trilayer_server.metrics import Metrics
+from trilayer_server.sql_error import SqlError
 
 PROVENANCE = {
     "version": 1,
@@ -114,22 +114,22 @@ class ScriptedEngine:
         self.asked, self.askers = [], []
         self.left = []
         self.looked = 0
-        self.refusal = None
+        self.error = None
         self.hangs = False
 
     @asynccontextmanager
-    async def ask(self, question, who=""):
-        self.asked.append(question)
+    async def ask(self, query, who=""):
+        self.asked.append(query)
         self.askers.append(who)
         try:
             await asyncio.sleep(0)
-            if question.sql in ("never", "FROM never"):
+            if query.sql in ("never", "FROM never"):
                 await asyncio.Event().wait()
-            if question.sql == "refused":
-                raise Refusal("42P01", "there is no such view", "ask another", 7)
-            yield _Scripted(self.answers[question.sql.removeprefix("FROM ")])
+            if query.sql == "refused":
+                raise SqlError("42P01", "there is no such view", "ask another", 7)
+            yield _Scripted(self.answers[query.sql.removeprefix("FROM ")])
         finally:
-            self.left.append(question.sql)
+            self.left.append(query.sql)
 
     async def key(self, sql, who):
         return None  # its answers are no view's
@@ -141,8 +141,8 @@ class ScriptedEngine:
         self.looked += 1
         if self.hangs:
             await asyncio.Event().wait()
-        if self.refusal:
-            raise self.refusal
+        if self.error:
+            raise self.error
         return self.number
 
 

@@ -38,29 +38,29 @@ def serve(
     ] = None,
 ) -> None:
     """Answers SQL clients and browsers, until Ctrl-C."""
-    found = project()
+    loaded = project()
     given = {"serve_port": port, "serve_http_port": http_port, "serve_host": host}
     changed = {name: value for name, value in given.items() if value is not None}
-    settings = found.settings.model_copy(update=changed)
-    asked = Project(settings, found.catalog, found.store)
-    asyncio.run(_run(asked, any_port=any_port, ready_file=ready_file))
+    settings = loaded.settings.model_copy(update=changed)
+    served = Project(settings, loaded.catalog, loaded.store)
+    asyncio.run(_run(served, any_port=any_port, ready_file=ready_file))
 
 
-async def _run(asked: Project, *, any_port: bool, ready_file: Path | None) -> None:
+async def _run(served: Project, *, any_port: bool, ready_file: Path | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await run(asked, stop, partial(_say, ready_file), any_port=any_port)
+    await run(served, stop, partial(_report, ready_file), any_port=any_port)
 
 
-def _say(ready_file: Path | None, at: Addresses) -> None:
+def _report(ready_file: Path | None, at: Addresses) -> None:
     if ready_file:
         next_ = ready_file.with_suffix(".next")
-        said = {
+        document = {
             "console": at.console, "ports": [at.wire, at.http], "psql": at.psql, "notes": at.notes,
         }  # fmt: skip
-        next_.write_text(json.dumps(said))
+        next_.write_text(json.dumps(document))
         next_.replace(ready_file)
     out.print(f"console       {at.console}", soft_wrap=True)
     out.print(f"SQL clients   {at.psql}", soft_wrap=True)

@@ -27,16 +27,16 @@ def add(
     The password is read from a prompt, or from the standard input if that is no terminal. Once a
     user exists, every client must log in with a password.
     """
-    found: Role | None = next((known for known in ROLES if known == role), None)
-    if found is None:
+    chosen: Role | None = next((each for each in ROLES if each == role), None)
+    if chosen is None:
         raise UsageError(f"role must be one of {', '.join(ROLES)}; got {role!r}")
     if sys.stdin.isatty():
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
     else:
         password = sys.stdin.readline().rstrip("\n")
-    kept = users(load_settings())
-    kept.put(name, password, found)
-    out.print(f"{escape(name)} is a user with the role {role}; see {kept.path}", soft_wrap=True)
+    stored = users(load_settings())
+    stored.put(name, password, chosen)
+    out.print(f"{escape(name)} is a user with the role {role}; see {stored.path}", soft_wrap=True)
 
 
 @app.command()

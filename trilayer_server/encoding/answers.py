@@ -32,7 +32,7 @@ class Encoder(Protocol):
 
 
 def encoder(output: str, schema: pa.Schema, formats: Sequence[int] = ()) -> Encoder:
-    """The encoder for an output; see `engine.question.Output`.
+    """The encoder for an output; see `engine.query.Output`.
 
     Args:
         output: The output.

@@ -25,18 +25,10 @@ from trilayer.operations.values import clock_text
 from trilayer_core.errors import TrilayerError
 from trilayer_server.encoding.tokens import MOST_PARAMETERS, TOKEN, parameter_number
 from trilayer_server.encoding.values import BINARY, type_of
+from trilayer_server.sql_error import SqlError
 
-
-class ParameterFault(Exception):
-    """A value can't be read, or is missing.
-
-    Attributes:
-        code: The SQLSTATE.
-    """
-
-    def __init__(self, message: str, code: str = "22P02") -> None:
-        super().__init__(message)
-        self.code = code
+INVALID_VALUE = "22P02"
+"""The SQLSTATE of a value that can't be read: invalid_text_representation."""
 
 
 UNKNOWN = 0
@@ -48,7 +40,7 @@ _TEXTS_OID, _NUMERICS_OID = 1009, 1231
 
 
 @dataclass(frozen=True)
-class _Known:
+class _DuckdbType:
     """A type that clients declare: its name in DuckDB, and how its binary values are read."""
 
     name: str
@@ -126,27 +118,27 @@ def _naive(data: bytes) -> str:
     return _timestamp(data).removesuffix("+00:00")
 
 
-_KNOWN: Mapping[int, _Known] = {
-    16: _Known("BOOLEAN", _boolean),
-    20: _Known("BIGINT", _number(">q")),
-    21: _Known("SMALLINT", _number(">h")),
-    23: _Known("INTEGER", _number(">i")),
-    25: _Known("VARCHAR", bytes.decode),
-    700: _Known("FLOAT", _number(">f")),
-    701: _Known("DOUBLE", _number(">d")),
-    18: _Known("VARCHAR", bytes.decode),
-    19: _Known("VARCHAR", bytes.decode),
-    26: _Known("BIGINT", _number(">I")),
-    1042: _Known("VARCHAR", bytes.decode),
-    1043: _Known("VARCHAR", bytes.decode),
-    17: _Known("BLOB", _bytes_text),
-    1083: _Known("TIME", _time),
-    1186: _Known("INTERVAL", _interval),
-    NUMERIC_OID: _Known("DECIMAL(38, 9)", _decimal),
-    2950: _Known("UUID", _uuid),
-    1082: _Known("DATE", _date),
-    1114: _Known("TIMESTAMP", _naive),
-    1184: _Known("TIMESTAMPTZ", _timestamp),
+_TYPES: Mapping[int, _DuckdbType] = {
+    16: _DuckdbType("BOOLEAN", _boolean),
+    20: _DuckdbType("BIGINT", _number(">q")),
+    21: _DuckdbType("SMALLINT", _number(">h")),
+    23: _DuckdbType("INTEGER", _number(">i")),
+    25: _DuckdbType("VARCHAR", bytes.decode),
+    700: _DuckdbType("FLOAT", _number(">f")),
+    701: _DuckdbType("DOUBLE", _number(">d")),
+    18: _DuckdbType("VARCHAR", bytes.decode),
+    19: _DuckdbType("VARCHAR", bytes.decode),
+    26: _DuckdbType("BIGINT", _number(">I")),
+    1042: _DuckdbType("VARCHAR", bytes.decode),
+    1043: _DuckdbType("VARCHAR", bytes.decode),
+    17: _DuckdbType("BLOB", _bytes_text),
+    1083: _DuckdbType("TIME", _time),
+    1186: _DuckdbType("INTERVAL", _interval),
+    NUMERIC_OID: _DuckdbType("DECIMAL(38, 9)", _decimal),
+    2950: _DuckdbType("UUID", _uuid),
+    1082: _DuckdbType("DATE", _date),
+    1114: _DuckdbType("TIMESTAMP", _naive),
+    1184: _DuckdbType("TIMESTAMPTZ", _timestamp),
 }
 
 
@@ -161,12 +153,12 @@ ONE_DIMENSION = "an array must have one dimension"
 
 def _list(value: bytes, format_: int, oid: int) -> str:
     """An array of one dimension, as a list of DuckDB."""
-    element = _KNOWN[_ELEMENTS[oid]]
+    element = _TYPES[_ELEMENTS[oid]]
     texts: list[str | None] = []
     if format_ == BINARY:
         dimensions, _, _ = struct.unpack_from(">iiI", value)
         if dimensions > 1:
-            raise ParameterFault(ONE_DIMENSION)
+            raise SqlError(INVALID_VALUE, ONE_DIMENSION)
         number = struct.unpack_from(">i", value, 12)[0] if dimensions else 0
         at = 20
         for _ in range(number):
@@ -177,11 +169,11 @@ def _list(value: bytes, format_: int, oid: int) -> str:
     else:
         text = value.decode()
         if "{" in _IN_QUOTES.sub("", text)[1:]:
-            raise ParameterFault(ONE_DIMENSION)
-        found = re.findall(rf"\s*({_IN_QUOTES.pattern})\s*|([^,{{}}]+)", text, re.DOTALL)
+            raise SqlError(INVALID_VALUE, ONE_DIMENSION)
+        elements = re.findall(rf"\s*({_IN_QUOTES.pattern})\s*|([^,{{}}]+)", text, re.DOTALL)
         texts = [
             re.sub(r"\\(.)", r"\1", a[1:-1], flags=re.DOTALL) if a else _unquoted(b)
-            for a, b in found
+            for a, b in elements
         ]
     quoted = ["NULL" if t is None else "'" + t.replace("'", "''") + "'" for t in texts]
     type_ = _of_numbers(texts) if oid == _NUMERICS_OID else element.name
@@ -210,7 +202,7 @@ def number_of(query: str) -> int:
     """The number of parameters that a statement has.
 
     Raises:
-        ParameterFault: One has a number that none can have.
+        SqlError: One has a number that none can have.
     """
     numbers = [_place(m["number"]) for m in TOKEN.finditer(query) if m["number"]]
     return max(numbers, default=0)
@@ -221,7 +213,7 @@ def _place(digits: str) -> int:
     place = parameter_number(digits)
     if not place:
         shown = digits if len(digits) <= 20 else f"{digits[:20]}…"
-        raise ParameterFault(f"a parameter must be $1 to ${MOST_PARAMETERS}; got ${shown}", "42P02")
+        raise SqlError("42P02", f"a parameter must be $1 to ${MOST_PARAMETERS}; got ${shown}")
     return place
 
 
@@ -267,7 +259,7 @@ def inferred(query: str, declared: Sequence[int], columns: Callable[[str], pa.Sc
         columns: Finds the columns of a SELECT.
 
     Raises:
-        ParameterFault: There can't be such a parameter.
+        SqlError: There can't be such a parameter.
     """
     number = max(number_of(query), len(declared))
     oids = [*declared, *[UNKNOWN] * (number - len(declared))]
@@ -324,11 +316,11 @@ def _operand(parameter: exp.Expr) -> tuple[exp.Expr, bool]:
 
 def _counterpart(operand: exp.Expr) -> exp.Expr | None:
     """An expression that has the type which an operand must have; None if there is none."""
-    known = [each for each in _beside(operand, operand.parent) if not each.find(*_PARAMETERS)]
-    if len(known) > 1 and _is_returned(operand):
-        first, *others = (each.copy() for each in known)
+    typed = [each for each in _beside(operand, operand.parent) if not each.find(*_PARAMETERS)]
+    if len(typed) > 1 and _is_returned(operand):
+        first, *others = (each.copy() for each in typed)
         return exp.Coalesce(this=first, expressions=others)
-    return known[0] if known else None
+    return typed[0] if typed else None
 
 
 def _type_beside(operand: exp.Expr, wanted: str, columns: Callable[[str], pa.Schema]) -> int:
@@ -392,7 +384,7 @@ def _beside(place: exp.Expr, parent: exp.Expr | None) -> Iterator[exp.Expr]:
     if isinstance(case, exp.Case):
         operand, ifs = case.args.get("this"), case.args["ifs"]
         if place.arg_key == "this":
-            yield from (each for each in (operand, *(one.this for one in ifs)) if each is not place)
+            yield from (each for each in (operand, *(if_.this for if_ in ifs)) if each is not place)
         else:
             yield from (each.args["true"] for each in ifs)
             if (otherwise := case.args.get("default")) is not None:
@@ -439,7 +431,7 @@ def with_values(
     """The statement with literals for its parameters.
 
     Raises:
-        ParameterFault: A value can't be read, or the statement has more parameters.
+        SqlError: A value can't be read, or the statement has more parameters.
     """
     literals = []
     for place, value in enumerate(values):
@@ -495,7 +487,9 @@ def _replaced(query: str, literals: Sequence[str]) -> str:
             return match[0]
         number = _place(match["number"])
         if number > len(literals):
-            raise ParameterFault(f"a value for ${number} must be bound; got {len(literals)} values")
+            raise SqlError(
+                INVALID_VALUE, f"a value for ${number} must be bound; got {len(literals)} values"
+            )
         return literals[number - 1]
 
     return TOKEN.sub(replaced, query)
@@ -503,15 +497,15 @@ def _replaced(query: str, literals: Sequence[str]) -> str:
 
 def _typed(literal: str, oid: int) -> str:
     if oid in _ELEMENTS:
-        return f"CAST({literal} AS {_KNOWN[_ELEMENTS[oid]].name}[])"
-    known = _KNOWN.get(oid)
-    return f"CAST({literal} AS {known.name})" if known else literal
+        return f"CAST({literal} AS {_TYPES[_ELEMENTS[oid]].name}[])"
+    type_ = _TYPES.get(oid)
+    return f"CAST({literal} AS {type_.name})" if type_ else literal
 
 
 def _literal(value: bytes | None, format_: int, oid: int) -> str:
     if value is None:
         return "NULL"
-    known = _KNOWN.get(oid)
+    type_ = _TYPES.get(oid)
     try:
         if oid in _ELEMENTS:
             return _list(value, format_, oid)
@@ -520,19 +514,21 @@ def _literal(value: bytes | None, format_: int, oid: int) -> str:
         elif format_ != BINARY:
             text = value.decode()
             if oid in _INTEGERS and "." in text:
-                raise ParameterFault(f"a parameter must be an integer; got {text}")
-            if (found := _ZONED_DATE.fullmatch(text)) and oid in _DATED:
-                text = f"{found[1]} 00:00{found[2]}" if oid == _TIMESTAMPTZ_OID else found[1]
-        elif known:
-            text = known.text(value)
-        elif oid == UNKNOWN:  # the client was told that it is text
+                raise SqlError(INVALID_VALUE, f"a parameter must be an integer; got {text}")
+            if (zoned := _ZONED_DATE.fullmatch(text)) and oid in _DATED:
+                text = f"{zoned[1]} 00:00{zoned[2]}" if oid == _TIMESTAMPTZ_OID else zoned[1]
+        elif type_:
+            text = type_.text(value)
+        elif oid == UNKNOWN:  # which was described as text
             text = value.decode()
         else:
-            raise ParameterFault(f"a parameter of type {oid} must be sent as text")
+            raise SqlError(INVALID_VALUE, f"a parameter of type {oid} must be sent as text")
         if oid == NUMERIC_OID:
             return _number_literal(text)
     except (struct.error, ValueError, OverflowError) as error:
-        raise ParameterFault(f"a parameter must be a value of type {oid}: {error}") from None
+        raise SqlError(
+            INVALID_VALUE, f"a parameter must be a value of type {oid}: {error}"
+        ) from None
     quoted = "'" + text.replace("'", "''") + "'"
     return _typed(quoted, oid)
 

@@ -105,8 +105,8 @@ def _many_messages(
     parts: list[pa.Array] = []
     sizes = np.full(batch.num_rows, 6 + 4 * batch.num_columns, np.int64)
     for column, format_ in zip(batch.columns, formats, strict=True):
-        found = type_of(column.type)
-        encoded = (found.binary if format_ == BINARY else found.text)(column)
+        type_ = type_of(column.type)
+        encoded = (type_.binary if format_ == BINARY else type_.text)(column)
         length = pc.fill_null(pc.binary_length(encoded), -1).to_numpy(zero_copy_only=False)
         sizes += np.maximum(length, 0)
         parts += [_fixed(length.astype(">i4")), pc.fill_null(encoded, b"")]
@@ -141,22 +141,22 @@ def _few_messages(batch: pa.RecordBatch, formats: Sequence[int], kind: bytes) ->
         _encoded(column, format_) for column, format_ in zip(batch.columns, formats, strict=True)
     ]
     number = batch.num_columns.to_bytes(2, "big")
-    found = []
+    encoded = []
     for row in zip(*columns, strict=True) if columns else [()] * batch.num_rows:
         body = number + b"".join(
             b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4, "big") + value
             for value in row
         )
-        found.append(kind + (len(body) + 4).to_bytes(4, "big") + body)
-    return found
+        encoded.append(kind + (len(body) + 4).to_bytes(4, "big") + body)
+    return encoded
 
 
 def _encoded(column: pa.Array, format_: int) -> list[bytes | None]:
-    known = format_ == TEXT and not isinstance(column.type, pa.BaseExtensionType)
-    if known and (one := _ONE_BY_ONE.get(column.type)) is not None:
-        return [None if value is None else one(value) for value in column.to_pylist()]
-    found = type_of(column.type)
-    encoded: list[bytes | None] = (found.binary if format_ == BINARY else found.text)(
+    is_plain = format_ == TEXT and not isinstance(column.type, pa.BaseExtensionType)
+    if is_plain and (encode := _ONE_BY_ONE.get(column.type)) is not None:
+        return [None if value is None else encode(value) for value in column.to_pylist()]
+    type_ = type_of(column.type)
+    encoded: list[bytes | None] = (type_.binary if format_ == BINARY else type_.text)(
         column
     ).to_pylist()
     return encoded
@@ -361,10 +361,10 @@ def _day(days: int) -> str:
         return "infinity" if days > 0 else "-infinity"
     # Any 400 years have the same days, so that a date can be moved into the years that Python has.
     cycles, within = divmod(days + _DAYS_TO_YEAR_1, _DAYS_A_CYCLE)
-    found = date(1, 1, 1) + timedelta(days=within)
-    year = found.year + 400 * cycles
+    day = date(1, 1, 1) + timedelta(days=within)
+    year = day.year + 400 * cycles
     shown, era = (year, "") if year > 0 else (1 - year, " BC")
-    return f"{shown:04d}-{found.month:02d}-{found.day:02d}{era}"
+    return f"{shown:04d}-{day.month:02d}-{day.day:02d}{era}"
 
 
 _DAYS_A_CYCLE = 146_097
@@ -431,8 +431,8 @@ def _small_numeric(array: pa.Array, scale: int, places: int) -> pa.Array:
 
 
 def _valid(array: pa.Array) -> np.ndarray:
-    found: np.ndarray = array.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    valid: np.ndarray = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid
 
 
 def numeric_binary(value: Decimal) -> bytes:
@@ -468,10 +468,10 @@ def _json_text(array: pa.Array) -> pa.Array:
 def python(array: pa.Array) -> list[Any]:
     """The values of an array; those that Python lacks, such as the year 10000, as text."""
     try:
-        found: list[Any] = array.to_pylist()
+        values: list[Any] = array.to_pylist()
     except (ValueError, OverflowError):
-        found = [_python(value) for value in array]
-    return found
+        values = [_python(value) for value in array]
+    return values
 
 
 def _python(value: pa.Scalar) -> Any:
@@ -521,23 +521,23 @@ def _array_type(arrow: pa.DataType) -> Type:
         return _JSON
 
     def parts(value: pa.Scalar, encode: Encode) -> list[bytes | None]:
-        found: list[bytes | None] = encode(value.values).to_pylist()
-        return found
+        encoded: list[bytes | None] = encode(value.values).to_pylist()
+        return encoded
 
     def text(value: pa.Scalar) -> str:
         return "{" + ",".join(map(_element_text, parts(value, kind.text))) + "}"
 
     def binary(value: pa.Scalar) -> bytes:
-        found = parts(value, kind.binary)
-        has_null = None in found
-        head = np.array([1 if found else 0, has_null, kind.oid], ">i4").tobytes()
-        dimension = np.array([len(found), 1], ">i4").tobytes() if found else b""
+        elements = parts(value, kind.binary)
+        has_null = None in elements
+        head = np.array([1 if elements else 0, has_null, kind.oid], ">i4").tobytes()
+        dimension = np.array([len(elements), 1], ">i4").tobytes() if elements else b""
         return (
             head
             + dimension
             + b"".join(
                 b"\xff\xff\xff\xff" if part is None else len(part).to_bytes(4, "big") + part
-                for part in found
+                for part in elements
             )
         )
 

@@ -29,8 +29,8 @@ DONE: Final = b"C"
 STALE: Final = b"S"
 """There may be something new, which the worker does not have."""
 
-REFUSED: Final = b"E"
-"""A request is refused: a JSON document of a `Refusal`."""
+ERROR: Final = b"E"
+"""A request has failed: the JSON document of a `SqlError`."""
 
 REQUEST: Final = b"Q"
 """A pickled request."""
@@ -47,14 +47,14 @@ def head(kind: bytes, size: int) -> bytes:
     return _HEAD.pack(kind, size)
 
 
-def pickled(what: object) -> bytes:
+def pickled(message: object) -> bytes:
     """The bytes of an object, for another process of the server.
 
     `Rows` in it lack their function, which only the layers call: it may be a lambda, or of a
     notebook, which no other process could import.
     """
     to = io.BytesIO()
-    _Pickler(to).dump(what)
+    _Pickler(to).dump(message)
     return to.getvalue()
 
 

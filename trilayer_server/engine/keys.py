@@ -1,4 +1,4 @@
-"""Which columns identify a row of the answer to a question that is followed.
+"""Which columns identify a row of the answer to a query that is followed.
 
 A worker finds it: the parser's time may double with each word of a statement.
 """

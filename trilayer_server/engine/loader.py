@@ -1,4 +1,4 @@
-"""The loader: a process that loads the store, and forks a worker when it is asked for one.
+"""The loader: a process that loads the store, and forks workers at the server's request.
 
 It is the only process that loads. A fork shares its memory until one of both writes, so that ten
 workers on ten million keys need little more than one. It has one thread, because a fork has only
@@ -27,30 +27,30 @@ from trilayer_core.errors import TrilayerError
 from trilayer_core.project import Project
 from trilayer_server import introspection
 from trilayer_server.engine import frames, new_files
-from trilayer_server.engine.question import Refusal
-from trilayer_server.engine.refusals import refusal_of
+from trilayer_server.engine.sql_errors import sql_error_of
 from trilayer_server.engine.statements import parser
 from trilayer_server.engine.worker import Executor, limit_memory
+from trilayer_server.sql_error import SqlError
 
 logger = logging.getLogger("trilayer_server")
 
 REFRESH, FORK = b"R", b"F"
-"""What the server asks for. A socket comes with FORK: the worker's end."""
+"""The requests of the server. A socket comes with FORK: the worker's end."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
 class Start:
-    """What the loader is told when it starts.
+    """The first message to the loader.
 
     Attributes:
         project: The project whose store is loaded.
         memory_mb: How much memory a worker may take, beside what it shares.
-        threads: The number of threads that answer a question.
+        threads: The number of threads that answer a query.
         most_rows: The most rows of an answer; 0 for any number.
         first_state: The number of the first state, which no earlier loader has had.
-        new_files: The descriptor that tells of new files in the store; see `engine.new_files`.
+        new_files: The descriptor that reports new files in the store; see `engine.new_files`.
     """
 
     project: Project
@@ -67,13 +67,13 @@ class _Loader:
         self._state, self._loaded = start.first_state, connection.loaded
 
     def run(self) -> None:
-        """Does what it is asked for, until the server has gone."""
+        """Carries out the requests of the server until it closes the connection."""
         while True:
-            asked, fds, _, _ = socket.recv_fds(self._to, 1, 1)
-            if not asked:
+            request, fds, _, _ = socket.recv_fds(self._to, 1, 1)
+            if not request:
                 return
             _reap()
-            if asked == REFRESH:
+            if request == REFRESH:
                 self._refresh()
             else:
                 self._fork(socket.socket(fileno=fds[0]))
@@ -82,12 +82,12 @@ class _Loader:
         try:
             self._connection.refresh()
         except (TrilayerError, OSError) as error:
-            self._reply({"refused": refusal_of(error).to_json()})
+            self._reply({"error": sql_error_of(error).to_json()})
             return
         except Exception as error:  # without the loader nothing is answered
             logger.exception("loading has failed unexpectedly")
-            refusal = Refusal("XX000", f"internal error: {error!r}", "See the server's log")
-            self._reply({"refused": refusal.to_json()})
+            internal = SqlError("XX000", f"internal error: {error!r}", "See the server's log")
+            self._reply({"error": internal.to_json()})
             return
         if self._connection.loaded is not self._loaded:
             self._loaded = self._connection.loaded
@@ -145,10 +145,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when it ends
     to = socket.socket(fileno=int(sys.argv[1]))
     _die_with_parent(signal.SIGTERM)
-    told = frames.receive(to.recv)
-    if told is None:
+    message = frames.receive(to.recv)
+    if message is None:
         return
-    sys.path[:], start = pickle.loads(told)  # from the server
+    sys.path[:], start = pickle.loads(message)  # from the server
     if (connection := _opened(to, start.project)) is not None:
         with connection, parser():  # which every worker would open otherwise
             introspection.prepare(parser())
@@ -166,7 +166,7 @@ def _opened(to: socket.socket, project: Project) -> Connection | None:
         except (TrilayerError, OSError) as error:
             if to.recv(1) != REFRESH:
                 return None
-            _reply(to, {"refused": refusal_of(error).to_json()})
+            _reply(to, {"error": sql_error_of(error).to_json()})
             continue
         for name, relation in relations().items():
             connection.relation(OWN_SCHEMA, name, relation.schema.empty_table())

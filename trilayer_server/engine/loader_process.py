@@ -1,4 +1,4 @@
-"""The loader's process as the server sees it: it is told to look for new data, or to fork.
+"""The loader's process as the server sees it: it checks for new data, and forks.
 
 `engine.loader` is what runs in it.
 """
@@ -17,14 +17,14 @@ from typing import Any
 from trilayer_core.project import Project
 from trilayer_server.engine import frames, loader
 from trilayer_server.engine.loader import Start
-from trilayer_server.engine.question import EngineLimits
+from trilayer_server.engine.query import EngineLimits
 
 
 class LoaderProcess:
     """The process that loads the store and forks workers, as the server sees it.
 
     Attributes:
-        has_replied: Whether it has ever done what it was told. If not, it may be unable to start.
+        has_replied: Whether it has ever replied. If not, it may be unable to start.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class LoaderProcess:
     async def started(
         project: Project, limits: EngineLimits, first_state: int, new_files: int | None
     ) -> LoaderProcess:
-        """Starts it, and tells it what to load.
+        """Starts it, and has it load a project.
 
         Args:
             project: The project whose store is loaded.
-            limits: What questions may take.
+            limits: What queries may take.
             first_state: The number of the first state, which no earlier loader has had.
-            new_files: The descriptor that tells of new files in the store; None if nothing tells.
+            new_files: The descriptor that reports new files in the store; None without one.
         """
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(
@@ -65,28 +65,28 @@ class LoaderProcess:
         start = Start(
             project, limits.memory_mb, limits.threads, limits.rows, first_state, new_files
         )
-        told = frames.pickled((sys.path, start))
-        writer.write(frames.head(frames.REQUEST, len(told)) + told)
+        message = frames.pickled((sys.path, start))
+        writer.write(frames.head(frames.REQUEST, len(message)) + message)
         with suppress(ConnectionError):  # one that has ended by now does not reply either
             await writer.drain()
         return LoaderProcess(process, ours, reader, writer)
 
-    async def tell(self, what: bytes, end: socket.socket | None) -> dict[str, Any]:
-        """Has it do something, and returns its reply.
+    async def request(self, kind: bytes, end: socket.socket | None) -> dict[str, Any]:
+        """Sends a request, and returns the reply.
 
         Args:
-            what: `loader.REFRESH` or `loader.FORK`.
+            kind: `loader.REFRESH` or `loader.FORK`.
             end: The end of a socket for the worker to fork; None without one.
 
         Raises:
             ConnectionError: It has ended.
             asyncio.IncompleteReadError: It has ended before it replied.
         """
-        socket.send_fds(self._end, [what], [end.fileno()] if end else [])
+        socket.send_fds(self._end, [kind], [end.fileno()] if end else [])
         _, body = await self._in.next()
         self.has_replied = True
-        found: dict[str, Any] = json.loads(body)
-        return found
+        reply: dict[str, Any] = json.loads(body)
+        return reply
 
     async def end(self) -> None:
         """Ends it, and waits until it has ended."""

@@ -1,7 +1,7 @@
-"""Has the kernel tell of new files in folders, by Linux's inotify.
+"""Notices new files in folders at once, by Linux's inotify.
 
-Nothing may rely on it: other systems lack it, and it does not tell of what another machine writes.
-Whoever waits for new files must also look for them now and then; this only makes it sooner.
+Nothing may rely on it: other systems lack it, and it does not report what another machine writes.
+Whoever waits for new files must poll as well; this only shortens the wait.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _CREATED, _MOVED_IN = 0x100, 0x80
 
 
 class NewFiles:
-    """Tells of new files in the folders that `watch` was called with, perhaps by another process.
+    """Reports new files in the folders that `watch` was called with, perhaps by another process.
 
     Attributes:
-        descriptor: What such a process is given; None if the system tells of nothing.
+        descriptor: What that process needs; None if the system has no inotify.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class NewFiles:
             opened = ctypes.CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             if opened >= 0:  # a user may have a limited number
                 self.descriptor = opened
-                asyncio.get_running_loop().add_reader(opened, self._told)
+                asyncio.get_running_loop().add_reader(opened, self._on_readable)
 
-    def _told(self) -> None:
+    def _on_readable(self) -> None:
         assert self.descriptor is not None
         os.read(self.descriptor, 1 << 16)
         self._new.set()
@@ -50,5 +50,5 @@ class NewFiles:
 
 
 def watch(descriptor: int, folder: str) -> None:
-    """Has it told of new files in a folder, if that can be."""
+    """Has new files in a folder reported, if the system can."""
     ctypes.CDLL(None).inotify_add_watch(descriptor, os.fsencode(folder), _CREATED | _MOVED_IN)

@@ -20,7 +20,7 @@ class OpenAnswer:
 
     Attributes:
         stack: Closes what the answer needs.
-        columns: The columns that the client was told of.
+        columns: The columns that the client knows.
         encode: Makes the bytes of the rows.
         begun: Whether a part of it was read.
         rows: How many rows were read.
@@ -41,7 +41,7 @@ class OpenAnswer:
             snapshot: What it is computed from.
             reader: The rows.
             encode: Makes their bytes.
-            columns: The columns that the client was told of, to whose types the rows are cast.
+            columns: The columns that the client knows, to whose types the rows are cast.
         """
         self.stack, self.encode, self.columns = stack, encode, columns
         self.begun, self.rows = False, 0
@@ -145,7 +145,7 @@ class _Ahead:
 
 
 def _conforming(reader: pa.RecordBatchReader, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns that the client was told of.
+    """Batches with the columns that the client knows.
 
     An unnamed column is named like its text, and a literal's type may depend on its value. So what
     was described before values were bound can differ in both.

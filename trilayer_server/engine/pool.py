@@ -14,26 +14,27 @@ from trilayer_core.project import Project
 from trilayer_server.engine import loader
 from trilayer_server.engine.loader_process import LoaderProcess
 from trilayer_server.engine.new_files import NewFiles
-from trilayer_server.engine.question import SERVER, EngineLimits, Question, Refusal
+from trilayer_server.engine.query import SERVER, EngineLimits, Query
 from trilayer_server.engine.slots import Slots, most_each
 from trilayer_server.engine.worker_process import Answer, Opened, Worker
+from trilayer_server.sql_error import SqlError
 
 logger = logging.getLogger("trilayer_server")
 
 STARTS = 3
-"""How many loaders may end before they have replied to anything, for one question to the loader.
+"""How many loaders may end before they have replied to anything, for one request to the loader.
 
 One or two may have been killed while they started.
 """
 
 
 class Pool:
-    """Answers questions in processes that can be killed.
+    """Answers queries in processes that can be killed.
 
     Use it as an asynchronous context manager.
 
     Attributes:
-        limits: What questions may take.
+        limits: What queries may take.
     """
 
     def __init__(self, project: Project, limits: EngineLimits | None = None) -> None:
@@ -41,11 +42,11 @@ class Pool:
 
         Args:
             project: The project whose store is asked.
-            limits: What questions may take.
+            limits: What queries may take.
         """
         self.limits = limits or EngineLimits()
         self._project = project
-        # A client in a transaction keeps its worker's slot; the others remain for single questions.
+        # A client in a transaction keeps its worker's slot; the others remain for single queries.
         self._slots = Slots(self.limits.workers + self.limits.transactions)
         self._idle: list[Worker] = []
         self._workers: set[Worker] = set()
@@ -70,27 +71,27 @@ class Pool:
         if self._new_files is not None:
             self._new_files.close()
 
-    # -- questions ---------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def ask(self, question: Question, who: str = SERVER) -> AsyncIterator[Answer]:
-        """Answers a question on the newest state. Leaving the block early cancels it.
+    async def ask(self, query: Query, who: str = SERVER) -> AsyncIterator[Answer]:
+        """Answers a query on the newest state. Leaving the block early cancels it.
 
         Args:
-            question: The question.
+            query: The query.
             who: The client that asks: a user, or an address.
 
         Raises:
-            Refusal: There is no answer.
+            SqlError: There is no answer.
         """
-        worker = await self.lease(who, question.version, fresh=False)
+        worker = await self.lease(who, query.version, fresh=False)
         with self.given_up_on_failure(worker):
-            worker, opened = await self.open(worker, question)
+            worker, opened = await self.open(worker, query)
         answer = Answer(worker, opened)
         try:
             yield answer
         finally:
-            # What the caller raises, be it a refusal, says nothing of what the worker has yet to
+            # What the caller raises, be it an error, does not show what the worker has yet to
             # send, which would be taken for the next answer.
             if answer.ended:
                 self.give_back(worker)
@@ -101,18 +102,18 @@ class Pool:
         """The key of the view of which a statement selects all columns; None if it is another one.
 
         Raises:
-            Refusal: It takes too long, or is too long.
+            SqlError: It takes too long, or is too long.
         """
         worker = await self.lease(who, fresh=False)
         with self.given_up_on_failure(worker):
-            found = await worker.key(sql)
+            key = await worker.key(sql)
         self.give_back(worker)
-        return found
+        return key
 
     async def open(
         self,
         worker: Worker,
-        question: Question,
+        query: Query,
         *rest: Any,
         instead: Callable[[Worker], None] | None = None,
     ) -> tuple[Worker, Opened]:
@@ -120,26 +121,26 @@ class Pool:
 
         Args:
             worker: A worker, which is ended in that case.
-            question: The question.
+            query: The query.
             rest: The further arguments of `Worker.open`.
             instead: Called with the other worker before it is asked.
 
         Raises:
-            Refusal: There is no answer.
+            SqlError: There is no answer.
         """
-        opened = await worker.open(question, *rest)
+        opened = await worker.open(query, *rest)
         if opened is None:
             if await self.state() == worker.state:
-                worker.looks = False
-                opened = await worker.open(question, *rest)
+                worker.checks = False
+                opened = await worker.open(query, *rest)
             else:
                 self.drop(worker)
-                worker = await self.lease(worker.who, question.version)
+                worker = await self.lease(worker.who, query.version)
                 with self.given_up_on_failure(worker):
                     if instead is not None:
                         instead(worker)
-                    opened = await worker.open(question, *rest)
-        assert opened is not None  # it did not look again
+                    opened = await worker.open(query, *rest)
+        assert opened is not None  # it did not check again
         return worker, opened
 
     @property
@@ -148,21 +149,21 @@ class Pool:
         return [worker.pid for worker in self._workers]
 
     async def state(self) -> int:
-        """The number of the newest state, after looking for new data in the store.
+        """The number of the newest state, after a check for new data in the store.
 
-        Whoever asks while it is looked for waits for the next look, and shares it with others.
+        A caller who comes during a check waits for the next one, and shares it with others.
 
         Raises:
-            Refusal: What is new can't be proven, or the store can't be read.
+            SqlError: What is new can't be proven, or the store can't be read.
         """
         if self._next_state is None:
-            self._next_state = asyncio.create_task(self._look())
+            self._next_state = asyncio.create_task(self._check_for_news())
             # Whoever waits may leave before it fails.
-            self._next_state.add_done_callback(lambda look: look.cancelled() or look.exception())
+            self._next_state.add_done_callback(lambda check: check.cancelled() or check.exception())
         return await asyncio.shield(self._next_state)
 
     async def news(self) -> None:
-        """Waits until the store has new files, if the kernel tells; see `engine.new_files`."""
+        """Waits until the store has new files, if the kernel reports them."""
         assert self._new_files is not None
         await self._new_files.next()
 
@@ -172,8 +173,8 @@ class Pool:
         Args:
             who: The client that asks: a user, or an address.
             version: The publication on which it answers; None for the newest state.
-            fresh: Whether its state must be the newest now. Otherwise it looks at its first answer,
-                which is cheaper.
+            fresh: Whether its state must be the newest now. Otherwise it checks at its first
+                answer, which is cheaper.
         """
         release = await self._slots.take(who)
         # It goes on if the client leaves: a dialog with the loader that is left half way would give
@@ -192,7 +193,7 @@ class Pool:
             if fresh:
                 await self.state()
             if (worker := self._taken_from_idle(version)) is not None:
-                worker.looks = None if fresh else True
+                worker.checks = None if fresh else True
             else:
                 if not fresh:
                     await self.state()
@@ -218,13 +219,13 @@ class Pool:
 
     @contextmanager
     def given_up_on_failure(self, worker: Worker) -> Iterator[None]:
-        """Gives a worker up if the block fails: back after a refusal, and otherwise by ending it.
+        """Gives a worker up if the block fails: back after an error, and otherwise by ending it.
 
         After another error it has yet to send what would be taken for the next answer.
         """
         try:
             yield
-        except Refusal:
+        except SqlError:
             self.give_back(worker)
             raise
         except BaseException:
@@ -232,9 +233,9 @@ class Pool:
             raise
 
     def give_back(self, worker: Worker) -> None:
-        """Keeps a worker for the next question, if it may be used again."""
+        """Keeps a worker for the next query, if it may be used again."""
         worker.leave()
-        worker.timeout_s = worker.looks = None
+        worker.timeout_s = worker.checks = None
         if worker.ended:
             self.drop(worker)
         elif worker not in self._idle:
@@ -246,7 +247,7 @@ class Pool:
         """Counts a worker that a client keeps for a transaction.
 
         Raises:
-            Refusal: Too many are kept, by all clients or by this one.
+            SqlError: Too many are kept, by all clients or by this one.
         """
         most = self.limits.transactions
         for got, may, whose in (
@@ -254,7 +255,7 @@ class Pool:
             (self._pinned.total(), most, ""),
         ):
             if got >= may:
-                raise Refusal(
+                raise SqlError(
                     "53300",
                     f"at most {may} transactions{whose} may be open",
                     "End one, or ask without BEGIN",
@@ -267,7 +268,7 @@ class Pool:
         if not self._pinned[who]:
             del self._pinned[who]
 
-    def drop(self, worker: Worker, why: Refusal | None = None) -> None:
+    def drop(self, worker: Worker, why: SqlError | None = None) -> None:
         """Ends a worker, which may be at work."""
         worker.end(why)
         worker.leave()
@@ -278,10 +279,10 @@ class Pool:
     # -- the loader --------------------------------------------------------------------------------
 
     async def reload(self) -> None:
-        """Has everything loaded again, because what is loaded was found to be wrong.
+        """Has everything loaded again, because what is loaded is wrong.
 
         Raises:
-            Refusal: The store can't be read.
+            SqlError: The store can't be read.
         """
         async with self._dialog:
             if self._loader is not None:
@@ -289,13 +290,13 @@ class Pool:
                 self._loader = None
         await self.state()
 
-    async def _look(self) -> int:
+    async def _check_for_news(self) -> int:
         async with self._dialog:
-            # Whoever asks from here on wants a look that begins later.
+            # Whoever asks from here on wants a check that begins later.
             self._next_state = None
-            reply = await self._told(loader.REFRESH)
-        if "refused" in reply:
-            raise Refusal(**reply["refused"])
+            reply = await self._request(loader.REFRESH)
+        if "error" in reply:
+            raise SqlError(**reply["error"])
         self._seen_state = int(reply["state"])
         return self._seen_state
 
@@ -306,7 +307,7 @@ class Pool:
                 return worker
             ours, theirs = socket.socketpair()
             try:
-                reply = await self._told(loader.FORK, theirs)
+                reply = await self._request(loader.FORK, theirs)
             except BaseException:
                 ours.close()
                 raise
@@ -317,8 +318,8 @@ class Pool:
         self._workers.add(worker)
         return worker
 
-    async def _told(self, what: bytes, end: socket.socket | None = None) -> dict[str, Any]:
-        """Tells the loader to do something, and returns its reply.
+    async def _request(self, kind: bytes, end: socket.socket | None = None) -> dict[str, Any]:
+        """Sends the loader a request, and returns its reply.
 
         One that has ended is started again. If several in a row end before they have replied to
         anything, none can start.
@@ -326,7 +327,7 @@ class Pool:
         failed_starts = 0
         while failed_starts < STARTS:
             if self._left.is_set():
-                raise Refusal("57P01", "the server is shutting down")
+                raise SqlError("57P01", "the server is shutting down")
             if self._loader is None:
                 self._loader = await LoaderProcess.started(
                     self._project,
@@ -335,7 +336,7 @@ class Pool:
                     self._new_files.descriptor if self._new_files else None,
                 )
             try:
-                return await self._loader.tell(what, end)
+                return await self._loader.request(kind, end)
             except (ConnectionError, asyncio.IncompleteReadError):
                 if self._left.is_set():
                     continue
@@ -343,7 +344,7 @@ class Pool:
                 failed_starts += not self._loader.has_replied
                 await self._loader.end()
                 self._loader = None
-        raise Refusal(
+        raise SqlError(
             "57P03",
             "the process that loads the store ends again and again",
             "See the server's log",

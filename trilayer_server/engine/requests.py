@@ -1,4 +1,4 @@
-"""What the server asks of a worker."""
+"""The requests of the server to a worker."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trilayer_server.engine.question import Question
+from trilayer_server.engine.query import Query
 
 
 @dataclass(frozen=True)
 class Open:
-    """Begins the answer to a question.
+    """Begins the answer to a query.
 
     Attributes:
         portal: The name under which it is read.
-        question: The question.
+        query: The query.
         most_rows: How many rows follow at once: 0 for all, None for none.
-        columns: What the client was told of the answer's columns; None if nothing.
-        looks: Whether the worker looks whether there is something new. None if it need not; False
-            if there was nothing new a moment ago.
+        columns: The columns that the client knows; None if it knows none.
+        checks: Whether the worker checks for new data first. None if it need not; False if there
+            was none a moment ago.
     """
 
     portal: str
-    question: Question
+    query: Query
     most_rows: int | None = 0
     columns: pa.Schema | None = None
-    looks: bool | None = None
+    checks: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Fetch:
     Attributes:
         portal: The name under which it is read.
         most_rows: How many rows: 0 for all that are left.
-        formats: The format of each column, or one for all; None if it is that of the question.
+        formats: The format of each column, or one for all; None if it is that of the query.
     """
 
     portal: str
@@ -47,9 +47,9 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Describe:
-    """Asks for the columns and parameters of a question, which does not run."""
+    """Asks for the columns and parameters of a query, which does not run."""
 
-    question: Question
+    query: Query
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,10 @@ _PIECE = re.compile(rf"{TOKEN.pattern} | ; | \w+ | .", re.VERBOSE | re.DOTALL)
 
 
 def _between_semicolons(text: str) -> list[str]:
-    found = [""]
+    parts = [""]
     for piece in _PIECE.finditer(text):
         if piece[0] == ";":
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += piece[0]
-    return [statement.strip() for statement in found if statement.strip()]
+            parts[-1] += piece[0]
+    return [part.strip() for part in parts if part.strip()]

@@ -1,6 +1,6 @@
-"""A worker: a forked process that answers one client's questions on the state it was forked with.
+"""A worker: a forked process that answers one client's queries on the state it was forked with.
 
-It holds a copy-on-write view of the loader's memory. Nothing of it is kept: a worker whose question
+It holds a copy-on-write view of the loader's memory. Nothing of it is kept: a worker whose query
 is cancelled, or whose state is no longer the newest, is killed.
 """
 
@@ -33,14 +33,14 @@ from trilayer_core.project import Project
 from trilayer_server import introspection
 from trilayer_server.encoding import parameters
 from trilayer_server.encoding.answers import Wire, encoder
-from trilayer_server.encoding.parameters import ParameterFault
 from trilayer_server.engine import frames
 from trilayer_server.engine.keys import key_of
 from trilayer_server.engine.open_answer import OpenAnswer
-from trilayer_server.engine.question import Question, Refusal
-from trilayer_server.engine.refusals import refusal_of
+from trilayer_server.engine.query import Query
 from trilayer_server.engine.requests import Close, Describe, Fetch, Key, Open, Request, Split
+from trilayer_server.engine.sql_errors import sql_error_of
 from trilayer_server.engine.statements import parser, statements
+from trilayer_server.sql_error import SqlError
 
 logger = logging.getLogger("trilayer_server")
 
@@ -90,41 +90,38 @@ class Executor:
             request: Request = pickle.loads(data)  # from the server, not from a client
             try:
                 self._answer(request)
-            except Refusal as refusal:
-                self._refused(refusal)
-            except introspection.TemplateFault as error:
-                self._refused(Refusal(error.code, str(error), error.hint))
-            except ParameterFault as error:
-                self._refused(Refusal(error.code, str(error)))
+            except SqlError as error:
+                self._send_error(error)
             except (TrilayerError, duckdb.Error, OSError, pa.ArrowException, MemoryError) as error:
-                self._refused(self._explained(request, error))
+                self._send_error(self._explained(request, error))
             except Exception as error:
-                logger.exception("a question has failed unexpectedly")
-                self._refused(Refusal("XX000", f"internal error: {error}", "See the server's log"))
+                logger.exception("a query has failed unexpectedly")
+                internal = SqlError("XX000", f"internal error: {error}", "See the server's log")
+                self._send_error(internal)
             self._out.flush()
 
-    def _explained(self, request: Request, error: Exception) -> Refusal:
-        """The refusal of an error, with its place in the statement as the client wrote it."""
+    def _explained(self, request: Request, error: Exception) -> SqlError:
+        """The SQL error of an error, with its position in the statement as the client wrote it."""
         if not isinstance(request, Open | Describe):
-            return refusal_of(error)
-        question = request.question
-        refusal = refusal_of(error, question.sql)
-        if refusal.position or refusal.code[:2] != "22" or not _is_postgresqls(question):
-            return refusal
+            return sql_error_of(error)
+        query = request.query
+        sql_error = sql_error_of(error, query.sql)
+        if sql_error.position or sql_error.code[:2] != "22" or not _is_postgresqls(query):
+            return sql_error
         try:  # DuckDB has marked the literal in what it was given, which is a translation
             with ExitStack() as stack:
-                self._snapshot(question, stack).reader(question.sql, question.layer)
+                self._snapshot(query, stack).reader(query.sql, query.layer)
         except (TrilayerError, duckdb.Error) as untranslated:
-            found = refusal_of(untranslated, question.sql)
-            return found if found.message == refusal.message else refusal
-        return refusal
+            placed = sql_error_of(untranslated, query.sql)
+            return placed if placed.message == sql_error.message else sql_error
+        return sql_error
 
-    def _refused(self, refusal: Refusal) -> None:
-        told = {
-            name: said[:MOST_CHARACTERS] if isinstance(said, str) else said
-            for name, said in refusal.to_json().items()
+    def _send_error(self, error: SqlError) -> None:
+        document = {
+            name: value[:MOST_CHARACTERS] if isinstance(value, str) else value
+            for name, value in error.to_json().items()
         }
-        self._out.send(frames.REFUSED, _json(told))
+        self._out.send(frames.ERROR, _json(document))
 
     def _answer(self, request: Request) -> None:
         match request:
@@ -133,7 +130,7 @@ class Executor:
             case Fetch():
                 self._fetch(request)
             case Describe():
-                self._describe(request.question)
+                self._describe(request.query)
             case Split():
                 self._out.send(frames.DONE, _json(statements(request.text)))
             case Key():
@@ -142,32 +139,31 @@ class Executor:
                 self._close(request.portal)
 
     def _open(self, request: Open) -> None:
-        if request.looks and self._connection.may_have_more():
+        if request.checks and self._connection.may_have_more():
             self._out.send(frames.STALE, b"")
             return
-        if request.looks is False:
+        if request.checks is False:
             self._connection.has_nothing_more()
         self._close(request.portal)
-        question = self._with_types(request.question)
+        query = self._with_types(request.query)
         with ExitStack() as stack:
-            snapshot = self._snapshot(question, stack)
-            reader, provenance = _reader(snapshot, question, _with_values(question))
+            snapshot = self._snapshot(query, stack)
+            reader, provenance = _reader(snapshot, query, _with_values(query))
             columns = request.columns or reader.schema
             schema = _serialized(columns)
-            encode = encoder(question.output, columns, question.formats)
+            encode = encoder(query.output, columns, query.formats)
             portal = OpenAnswer(stack.pop_all(), snapshot, reader, encode, columns)
         self._portals[request.portal] = portal
         # PostgreSQL's protocol has no place for it.
-        shown = question.output in ("arrow", "json", "csv")
-        said = plain(provenance.to_json()) if shown else {}
-        self._send_columns({"provenance": said}, schema)
+        sent = {} if _is_postgresqls(query) else plain(provenance.to_json())
+        self._send_columns({"provenance": sent}, schema)
         if request.most_rows is not None:
             self._fetch(Fetch(request.portal, request.most_rows))
 
     def _fetch(self, request: Fetch) -> None:
         name = request.portal
         if (portal := self._portals.get(name)) is None:
-            raise Refusal("34000", f'portal "{name}" does not exist')
+            raise SqlError("34000", f'portal "{name}" does not exist')
         try:
             if not portal.begun:
                 self._send_rows(portal.encode.begin())
@@ -190,10 +186,10 @@ class Executor:
         self._out.send(frames.DONE, _json({"rows": rows, "more": not over}))
 
     def _count(self, answer: OpenAnswer, rows: int) -> None:
-        """Counts rows that were computed. Raises Refusal if they are too many."""
+        """Counts rows that were computed. Raises SqlError if they are too many."""
         answer.rows += rows
         if self._most_rows and answer.rows > self._most_rows:
-            raise Refusal("54000", f"an answer must have at most {self._most_rows:,} rows")
+            raise SqlError("54000", f"an answer must have at most {self._most_rows:,} rows")
 
     def _send_rows(self, data: bytes | pa.Buffer) -> None:
         for at in range(0, len(data), MOST_BYTES):
@@ -203,68 +199,67 @@ class Executor:
         text = _json(document)
         self._out.send(frames.COLUMNS, struct.pack(">I", len(text)) + text + schema)
 
-    def _with_types(self, question: Question) -> Question:
-        """The question with types for parameters that have none, if their values need them."""
-        given = question.parameters
+    def _with_types(self, query: Query) -> Query:
+        """The query with types for parameters that have none, if their values need them."""
+        given = query.parameters
         needed = parameters.need_types(given.values, given.formats, given.oids)
-        if not needed or introspection.mentions(question.sql):
-            return question
+        if not needed or introspection.mentions(query.sql):
+            return query
         # One that the statement gives no type stays a literal without a type.
-        declared = _declared(question)
+        declared = _declared(query)
         oids = [
-            known or (found if found != parameters.TEXT_OID else parameters.UNKNOWN)
-            for known, found in zip_longest(declared, self._inferred(question), fillvalue=0)
+            oid or (inferred if inferred != parameters.TEXT_OID else parameters.UNKNOWN)
+            for oid, inferred in zip_longest(declared, self._inferred(query), fillvalue=0)
         ]
-        return replace(question, parameters=replace(given, oids=oids))
+        return replace(query, parameters=replace(given, oids=oids))
 
-    def _inferred(self, question: Question) -> list[int]:
-        def columns_of(query: str) -> pa.Schema:
+    def _inferred(self, query: Query) -> list[int]:
+        def columns_of(sql: str) -> pa.Schema:
             with ExitStack() as stack:  # one that fails ends its snapshot
-                snapshot = self._snapshot(question, stack)
-                return snapshot.table(_translated(query, question), question.layer, rows=0).schema
+                snapshot = self._snapshot(query, stack)
+                return snapshot.table(_translated(sql, query), query.layer, rows=0).schema
 
-        return parameters.inferred(question.sql, _declared(question), columns_of)
+        return parameters.inferred(query.sql, _declared(query), columns_of)
 
-    def _describe(self, question: Question) -> None:
-        oids = self._inferred(question)
+    def _describe(self, query: Query) -> None:
+        oids = self._inferred(query)
         with ExitStack() as stack:
-            snapshot = self._snapshot(question, stack)
-            trial = parameters.on_trial(question.sql, oids)
-            columns = _reader(snapshot, replace(question, most_rows=0), trial)[0].schema
+            snapshot = self._snapshot(query, stack)
+            trial = parameters.on_trial(query.sql, oids)
+            columns = _reader(snapshot, replace(query, most_rows=0), trial)[0].schema
         self._send_columns({"oids": oids}, _serialized(columns))
 
-    def _snapshot(self, question: Question, stack: ExitStack) -> Snapshot:
-        relations = relations_of(question.sql, self._project, self._connection)
-        return stack.enter_context(self._connection.snapshot(question.version, relations))
+    def _snapshot(self, query: Query, stack: ExitStack) -> Snapshot:
+        relations = relations_of(query.sql, self._project, self._connection)
+        return stack.enter_context(self._connection.snapshot(query.version, relations))
 
     def _close(self, name: str) -> None:
         if (portal := self._portals.pop(name, None)) is not None:
             portal.stack.close()
 
 
-def _reader(
-    snapshot: Snapshot, question: Question, query: str
-) -> tuple[pa.RecordBatchReader, Provenance]:
+def _reader(snapshot: Snapshot, query: Query, sql: str) -> tuple[pa.RecordBatchReader, Provenance]:
     """The answer to a statement whose parameters have values."""
-    layer, most_rows = question.layer, question.most_rows
-    if not introspection.mentions(query):
-        json = _is_postgresqls(question)
-        return snapshot.reader(_translated(query, question), layer, most_rows, json=json)
-    found = introspection.rewrite(query, question.session, parser())
+    layer, most_rows, json = query.layer, query.most_rows, _is_postgresqls(query)
+    if not introspection.mentions(sql):
+        return snapshot.reader(_translated(sql, query), layer, most_rows, json=json)
+    rewritten = introspection.rewrite(sql, query.session, parser())
     reader, provenance = snapshot.reader(
-        found.sql, layer, most_rows, json=_is_postgresqls(question)
+        rewritten.sql, layer, most_rows, json=_is_postgresqls(query)
     )
-    # What the catalog says is small.
-    return introspection.declared(reader.read_all(), found.oids).to_reader(), provenance
+    # An answer from the catalog is small.
+    return introspection.declared(reader.read_all(), rewritten.oids).to_reader(), provenance
 
 
 def _serialized(columns: pa.Schema) -> bytes:
-    """The columns of an answer, as they are sent. Raises Refusal if they are too many or long."""
+    """The columns of an answer, as they are sent. Raises SqlError if they are too many or long."""
     if (got := len(columns)) > MOST_COLUMNS:
-        raise Refusal("54011", f"an answer must have at most {MOST_COLUMNS:,} columns; got {got:,}")
+        raise SqlError(
+            "54011", f"an answer must have at most {MOST_COLUMNS:,} columns; got {got:,}"
+        )
     schema: bytes = columns.serialize().to_pybytes()
     if (got := len(schema)) > MOST_SCHEMA_BYTES:
-        raise Refusal(
+        raise SqlError(
             "54011",
             f"the names and types of columns must have at most {MOST_SCHEMA_BYTES:,} bytes;"
             f" got {got:,}",
@@ -272,32 +267,32 @@ def _serialized(columns: pa.Schema) -> bytes:
     return schema
 
 
-def _translated(sql: str, question: Question) -> str:
+def _translated(sql: str, query: Query) -> str:
     """A statement as a client of PostgreSQL means it; DuckDB's own SQL by HTTP."""
-    if not _is_postgresqls(question):
+    if not _is_postgresqls(query):
         return sql
-    return introspection.translated(sql, question.session.database, parser())
+    return introspection.translated(sql, query.session.database, parser())
 
 
-def _is_postgresqls(question: Question) -> bool:
+def _is_postgresqls(query: Query) -> bool:
     """Whether a client of PostgreSQL asks, and not one of HTTP."""
-    return question.output not in ("arrow", "json", "csv")
+    return query.output not in ("arrow", "json", "csv")
 
 
-def _declared(question: Question) -> list[int]:
+def _declared(query: Query) -> list[int]:
     """The types of parameters that the client, or the statement itself, has declared."""
-    known = introspection.parameter_types(question.sql, parser())
-    given = question.parameters.oids
-    number = max([len(given), *known])
+    in_statement = introspection.parameter_types(query.sql, parser())
+    given = query.parameters.oids
+    number = max([len(given), *in_statement])
     return [
-        (given[place] if place < len(given) else 0) or known.get(place + 1, 0)
+        (given[place] if place < len(given) else 0) or in_statement.get(place + 1, 0)
         for place in range(number)
     ]
 
 
-def _with_values(question: Question) -> str:
-    given = question.parameters
-    return parameters.with_values(question.sql, given.values, given.formats, given.oids)
+def _with_values(query: Query) -> str:
+    given = query.parameters
+    return parameters.with_values(query.sql, given.values, given.formats, given.oids)
 
 
 def _json(document: object) -> bytes:

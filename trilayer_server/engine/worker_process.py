@@ -21,15 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from trilayer_server.engine import frames
-from trilayer_server.engine.question import (
-    CANCELLED,
-    LOST,
-    SERVER,
-    EngineLimits,
-    Question,
-    Refusal,
-)
+from trilayer_server.engine.query import LOST, SERVER, EngineLimits, Query
 from trilayer_server.engine.requests import Close, Describe, Fetch, Key, Open, Request, Split
+from trilayer_server.sql_error import SqlError, StatementTimeout
 
 FEWER = "Ask for fewer rows or columns, or aggregate them"
 
@@ -40,7 +34,7 @@ class Worker:
     Attributes:
         pid: The id of its process.
         state: The number of the state on which it answers.
-        looks: Whether it has to look if that is still the newest; see `engine.requests.Open`.
+        checks: Whether it checks that this is the newest; see `engine.requests.Open`.
         version: The publication on which it has answered; None for the newest state.
         who: The client that has it, or had it last.
         release: Gives back that client's slot in the pool; None if it has none.
@@ -66,12 +60,12 @@ class Worker:
         self._handle: int | None = None
         with suppress(AttributeError, OSError):  # only Linux has it
             self._handle = os.pidfd_open(pid)
-        self._why: Refusal | None = None
+        self._why: SqlError | None = None
         self.version: int | None = None
         self.ended = False
         self.who = SERVER
         self.release: Callable[[], None] | None = None
-        self.looks: bool | None = None
+        self.checks: bool | None = None
         self.timeout_s: float | None = None
 
     def leave(self) -> None:
@@ -82,7 +76,7 @@ class Worker:
 
     async def open(
         self,
-        question: Question,
+        query: Query,
         portal: str = "",
         most_rows: int | None = 0,
         columns: pa.Schema | None = None,
@@ -90,48 +84,48 @@ class Worker:
         """Begins an answer; None if the worker may not have the newest state.
 
         Args:
-            question: The question.
+            query: The query.
             portal: The name under which it is read.
             most_rows: How many rows follow at once: 0 for all, None for none.
-            columns: What the client was told of its columns; None if nothing.
+            columns: The columns that the client knows; None if it knows none.
 
         Raises:
-            Refusal: There is no answer.
+            SqlError: There is no answer.
         """
-        self._check(question)
-        looks, self.looks = self.looks, None
-        request = Open(portal, question, most_rows, columns, looks)
-        if (found := await self._asked_for_columns(request)) is None:
+        self._check(query)
+        checks, self.checks = self.checks, None
+        request = Open(portal, query, most_rows, columns, checks)
+        if (columns_reply := await self._columns(request)) is None:
             return None
-        document, schema, size = found
+        document, schema, size = columns_reply
         return Opened(schema, document["provenance"], size)
 
-    async def describe(self, question: Question) -> tuple[list[int], pa.Schema]:
-        """The types of a question's parameters, and its columns. Raises Refusal."""
-        self._check(question)
-        found = await self._asked_for_columns(Describe(question))
-        assert found is not None  # it does not look
-        document, schema, _ = found
+    async def describe(self, query: Query) -> tuple[list[int], pa.Schema]:
+        """The types of a query's parameters, and its columns. Raises SqlError."""
+        self._check(query)
+        reply = await self._columns(Describe(query))
+        assert reply is not None  # it does not check
+        document, schema, _ = reply
         return document["oids"], schema
 
-    def _check(self, question: Question) -> None:
-        """Raises Refusal for a statement that is too long to be parsed."""
-        given = sum(len(value or b"") for value in question.parameters.values)
-        self._limits.check_statement(len(question.sql.encode()) + given)
-        self.version = question.version
+    def _check(self, query: Query) -> None:
+        """Raises SqlError for a statement that is too long to be parsed."""
+        given = sum(len(value or b"") for value in query.parameters.values)
+        self._limits.check_statement(len(query.sql.encode()) + given)
+        self.version = query.version
 
     async def split(self, text: str) -> list[str]:
         """The statements of a text."""
-        found: list[str] = await self._parsed(text, Split(text))
-        return found
+        statements: list[str] = await self._parsed(text, Split(text))
+        return statements
 
     async def key(self, sql: str) -> list[str] | None:
         """The key of the view of which a statement selects all columns; None if it is another."""
-        found: list[str] | None = await self._parsed(sql, Key(sql))
-        return found
+        key: list[str] | None = await self._parsed(sql, Key(sql))
+        return key
 
     async def _parsed(self, text: str, request: Split | Key) -> Any:
-        self._check(Question(text))
+        self._check(Query(text))
         await self._send(request)
         _, body = await self._receive()
         return json.loads(body)
@@ -145,7 +139,7 @@ class Worker:
         await self._send(Close(portal))
 
     async def rows(self) -> AsyncIterator[bytes | Done]:
-        """Encoded rows, and last how many they were. Raises Refusal."""
+        """Encoded rows, and last how many they were. Raises SqlError."""
         most = self._limits.bytes
         sent = 0
         while True:
@@ -156,7 +150,7 @@ class Worker:
             sent += len(body)
             if most and sent > most:
                 self.end()
-                raise Refusal("54000", f"an answer must have at most {most:,} bytes", FEWER)
+                raise SqlError("54000", f"an answer must have at most {most:,} bytes", FEWER)
             yield body
 
     @property
@@ -172,8 +166,8 @@ class Worker:
         poll.register(self._handle, select.POLLIN)
         return bool(poll.poll(0))
 
-    def end(self, why: Refusal | None = None) -> None:
-        """Kills it. Whoever waits for an answer gets the refusal `why`."""
+    def end(self, why: SqlError | None = None) -> None:
+        """Kills it. Whoever waits for an answer gets the error `why`."""
         if self.ended:
             return
         self.ended, self._why = True, why
@@ -186,9 +180,7 @@ class Worker:
             os.close(self._handle)
         self._writer.close()
 
-    async def _asked_for_columns(
-        self, request: Request
-    ) -> tuple[dict[str, Any], pa.Schema, int] | None:
+    async def _columns(self, request: Request) -> tuple[dict[str, Any], pa.Schema, int] | None:
         await self._send(request)
         kind, body = await self._receive()
         if kind == frames.STALE:
@@ -206,10 +198,10 @@ class Worker:
             raise self._lost() from None
 
     async def _receive(self) -> tuple[bytes, bytes]:
-        """The next frame. Raises Refusal for one that refuses, or if the worker has ended."""
+        """The next frame. Raises SqlError if that is one, or if the worker has ended."""
         kind, body = self._in.ready() or await self._awaited()
-        if kind == frames.REFUSED:
-            raise Refusal(**json.loads(body))
+        if kind == frames.ERROR:
+            raise SqlError(**json.loads(body))
         return kind, body
 
     async def _awaited(self) -> tuple[bytes, bytes]:
@@ -218,15 +210,12 @@ class Worker:
                 return await self._in.next()
         except TimeoutError:
             self.end()
-            raise Refusal(
-                CANCELLED,
-                f"canceling statement due to statement timeout: {self._limit_s:g} s have passed",
-            ) from None
+            raise StatementTimeout(self._limit_s) from None
         except (asyncio.IncompleteReadError, ConnectionError):
             raise self._lost() from None
 
-    def _lost(self) -> Refusal:
-        why = self._why or Refusal(
+    def _lost(self) -> SqlError:
+        why = self._why or SqlError(
             LOST,
             "the process that computed the answer has ended, probably for want of memory",
             "Ask for less at once, or raise serve_memory_mb",
@@ -272,21 +261,21 @@ class Answer:
         self._worker, self.ended = worker, False
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The answer's bytes. Raises Refusal if it can't be completed."""
+        """The answer's bytes. Raises SqlError if it can't be completed."""
         try:
             async for part in self._worker.rows():
                 if isinstance(part, Done):
                     self.rows, self.ended = part.rows, True
                 else:
                     yield part
-        except Refusal:
+        except SqlError:
             self.ended = True
             raise
 
 
 @asynccontextmanager
 async def chunks_of(answer: Answer) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The chunks of an answer, which end with the block, before the question does."""
+    """The chunks of an answer, which end with the block, before the query does."""
     chunks = answer.chunks()
     try:
         yield chunks

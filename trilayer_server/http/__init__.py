@@ -1,1 +1,1 @@
-"""HTTP: questions and their cancellation, changes as they happen, status, and operations."""
+"""HTTP: queries and their cancellation, changes as they happen, status, and operations."""

@@ -22,7 +22,7 @@ from trilayer_server.http.faults import (
     of_validation,
 )
 from trilayer_server.http.limits import USUAL, Limits
-from trilayer_server.http.questions import Questions
+from trilayer_server.http.running import RunningQueries
 from trilayer_server.http.security import Guard, WebAccess
 from trilayer_server.http.store_reader import StoreReader
 from trilayer_server.http.subscribe import Subscriptions
@@ -43,7 +43,7 @@ def app(
     """The application that answers by HTTP.
 
     Args:
-        engine: Answers questions.
+        engine: Answers queries.
         store: Reads the store.
         access: Who may do what.
         limits: How much is done at once.
@@ -57,21 +57,21 @@ def app(
         exception_handlers={
             Failure: _failed,
             RequestValidationError: _invalid,
-            StarletteHTTPException: _refused,
+            StarletteHTTPException: _http_error,
             Exception: _crashed,
         },
     )
     measured = metrics or Metrics()
-    questions, subscriptions = Questions(limits), Subscriptions(engine, limits, measured)
+    queries, subscriptions = RunningQueries(limits), Subscriptions(engine, limits, measured)
     measured.gauge(
         "trilayer_subscribers", "Clients that follow an answer.", lambda: len(subscriptions)
     )
     measured.gauge(
         "trilayer_followed_questions",
-        "Different questions whose answers are followed.",
-        lambda: subscriptions.questions,
+        "Different queries whose answers are followed.",
+        lambda: subscriptions.queries,
     )
-    sql.add(made, engine, questions, limits, measured)
+    sql.add(made, engine, queries, limits, measured)
     subscribe.add(made, subscriptions, limits)
     reading.add(made, engine, store, access, limits, measured)
     changing.add(made, store, access)
@@ -86,7 +86,7 @@ def app(
 
     def end() -> None:
         subscriptions.close()
-        questions.close()
+        queries.close()
         store.close()
 
     made.state.end = end
@@ -106,7 +106,7 @@ async def _invalid(_request: Request, error: Exception) -> Response:
 _CODES = {401: NOT_ALLOWED, 403: NOT_ALLOWED, 404: NOT_FOUND, 413: TOO_MUCH}
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     message = f"{request.method} {request.url.path}: {error.detail}"
     code = _CODES.get(error.status_code, INVALID)

@@ -43,8 +43,8 @@ def columns_json(schema: pa.Schema) -> list[dict[str, str]]:
 
 def type_name(type_: pa.DataType) -> str:
     """The name that DuckDB has for an Arrow type."""
-    if (known := _NAMES.get(str(type_))) is not None:
-        return known
+    if (name := _NAMES.get(str(type_))) is not None:
+        return name
     if kinds.is_timestamp(type_):
         return "TIMESTAMP WITH TIME ZONE" if type_.tz else "TIMESTAMP"
     if kinds.is_time(type_):

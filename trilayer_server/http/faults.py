@@ -1,4 +1,4 @@
-"""Why a request fails, and with which status and JSON document a client is told."""
+"""The failures of requests: status, SQLSTATE and JSON document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from trilayer_core.errors import CoverageError, TrilayerError, UsageError
-from trilayer_server.engine.question import CANCELLED, Refusal
+from trilayer_server.sql_error import CANCELLED, SqlError
 
 # SQLSTATEs of failures.
 TOO_MANY = "53300"
@@ -29,7 +29,7 @@ class Failure(Exception):
         code: The SQLSTATE.
         message: What went wrong.
         hint: What to do; empty if the message says it.
-        position: The character of a statement at which it was found, from 1 on; 0 if unknown.
+        position: The character of a statement that is wrong, from 1 on; 0 if unknown.
         headers: Headers of the answer.
     """
 
@@ -59,7 +59,7 @@ class Failure(Exception):
         }
 
     def response(self) -> JSONResponse:
-        """The answer that tells it."""
+        """The answer that reports it."""
         return JSONResponse(self.to_json(), self.status, self.headers)
 
 
@@ -75,13 +75,13 @@ _STATUS = {
 _STATUS_OF_CLASS = {"08": 503, "28": 403, "53": 503, "57": 503, "58": 503, "XX": 503}
 
 
-def of_refusal(refusal: Refusal) -> Failure:
-    """The failure of a question that the engine refuses."""
-    code = refusal.code
+def failure_of(error: SqlError) -> Failure:
+    """The failure of a query that the engine refuses."""
+    code = error.code
     status = _STATUS.get(code) or _STATUS_OF_CLASS.get(code[:2], 400)
     headers = {"Retry-After": "1"} if status in (429, 503) else None
     return Failure(
-        status, code, refusal.message, refusal.hint, position=refusal.position, headers=headers
+        status, code, error.message, error.hint, position=error.position, headers=headers
     )
 
 
@@ -95,13 +95,15 @@ def of_validation(errors: Sequence[Mapping[str, Any]]) -> Failure:
     """The failure of a request whose body or parameters are not what they must be.
 
     Args:
-        errors: What pydantic has found. Text that was sent is repeated only if it is short.
+        errors: The errors of pydantic. Text that was sent is repeated only if it is short.
     """
-    said: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for error in errors:
         place, *names = error["loc"]
         if error["type"] == "json_invalid":
-            said["body"] = f"the body must be JSON; got text that is none from character {names[0]}"
+            messages["body"] = (
+                f"the body must be JSON; got text that is none from character {names[0]}"
+            )
             continue
         if names and names[-1] in _ALTERNATIVES:  # of a value that may have several types
             name = ".".join(map(str, names[:-1]))
@@ -109,9 +111,9 @@ def of_validation(errors: Sequence[Mapping[str, Any]]) -> Failure:
         else:
             name = ".".join(map(str, names)) or f"the {place}"
             wanted = _wanted(error)
-        said.setdefault(name, f"{name} must be {wanted}; got {_got(error)}")
+        messages.setdefault(name, f"{name} must be {wanted}; got {_got(error)}")
     return Failure(
-        400, INVALID, "; ".join(said.values()), "See /openapi.json for what a request may have"
+        400, INVALID, "; ".join(messages.values()), "See /openapi.json for what a request may have"
     )
 
 
@@ -145,11 +147,11 @@ _WANTED_KINDS = {
 
 def _wanted(error: Mapping[str, Any]) -> str:
     """What a value must be, by the type of pydantic's error."""
-    found = _WANTED.get(error["type"])
-    if found is None:
+    wanted = _WANTED.get(error["type"])
+    if wanted is None:
         kind = error["type"].partition("_")[0]
         return _WANTED_KINDS.get(kind, "as /openapi.json says")
-    return found if isinstance(found, str) else found(error["ctx"])
+    return wanted if isinstance(wanted, str) else wanted(error["ctx"])
 
 
 def _got(error: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@ from starlette.responses import JSONResponse, Response
 
 from serving_layer.result import Provenance
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import Refusal
 from trilayer_server.http import catalog
 from trilayer_server.http.faults import BROKEN, INVALID, Failure
 from trilayer_server.http.limits import Limits
@@ -24,6 +23,7 @@ from trilayer_server.http.sql import MOST_ACCEPT
 from trilayer_server.http.store_reader import Kind, Remembered, StoreReader
 from trilayer_server.http.watch import state_of
 from trilayer_server.metrics import Metrics
+from trilayer_server.sql_error import SqlError
 
 logger = logging.getLogger("trilayer_server")
 
@@ -106,7 +106,7 @@ def _add_publications(app: FastAPI, store: StoreReader) -> None:
     async def history(request: Request) -> Response:
         """The publications that are kept, oldest first."""
         kept = await store.history(requester_of(request).who)
-        return JSONResponse({"publications": [asdict(one) for one in kept]})
+        return JSONResponse({"publications": [asdict(publication) for publication in kept]})
 
     @app.get("/v1/reconciliation", tags=["state"])
     async def reconciliation(
@@ -152,14 +152,14 @@ def _add_health(app: FastAPI, engine: Pool, limits: Limits) -> None:
         """Whether the store's answer can be proven."""
         try:
             return {"status": "ready", "state": await state_of(engine, limits)}
-        except Refusal as refusal:
-            # Who has not logged in is not told the names of files.
-            known = request.scope["trilayer.client"] is not None
+        except SqlError as error:
+            # Messages contain names of files, which only users may see.
+            is_user = request.scope["trilayer.client"] is not None
             raise Failure(
                 503,
-                refusal.code if known else BROKEN,
-                refusal.message if known else "the store's answer can't be proven",
-                refusal.hint if known else "The server's log has more",
+                error.code if is_user else BROKEN,
+                error.message if is_user else "the store's answer can't be proven",
+                error.hint if is_user else "The server's log has more",
             ) from None
 
 
@@ -175,7 +175,7 @@ def _add_metrics(app: FastAPI, store: StoreReader, limits: Limits, metrics: Metr
         try:
             async with asyncio.timeout(FACTS_S):
                 await facts.get()
-        except (TimeoutError, Failure, Refusal) as error:
+        except (TimeoutError, Failure, SqlError) as error:
             logger.debug("metrics are those that were read before: %r", error)
         # To read a very long one takes long.
         accept = request.headers.get("accept", "")[:MOST_ACCEPT]

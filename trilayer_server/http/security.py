@@ -113,7 +113,7 @@ class WebAccess:
         """Checks a login; None as long as nobody has one.
 
         Raises:
-            Failure: Nobody can tell.
+            Failure: The users can't be read.
         """
         try:
             return self.authenticate if self.has_users() else None
@@ -223,9 +223,9 @@ class Guard:
         self, given: str, authenticate: Authenticate, address: str
     ) -> tuple[str, Role]:
         digest, now = hashlib.sha256(given.encode()).digest(), time.monotonic()
-        known = self._remembered.get(digest)
-        if known is not None and now < known[2]:
-            return known[0], known[1]
+        login = self._remembered.get(digest)
+        if login is not None and now < login[2]:
+            return login[0], login[1]
         name, password = _credentials(given)
         async with self._checking.slot(client_of(address)):
             role = await asyncio.to_thread(authenticate, name, password)

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from trilayer_server import accepting
-from trilayer_server.engine.question import STATEMENT_BYTES
+from trilayer_server.engine.query import STATEMENT_BYTES
 
 logger = logging.getLogger("trilayer_server")
 

@@ -1,7 +1,7 @@
-"""One question that is followed: its answer, and the changes of it.
+"""One query that is followed: its answer, and the changes of it.
 
-It is asked once for all subscribers, whenever the store has a new state. A subscriber that comes
-back is told what it has missed, as long as that is held.
+It runs once for all subscribers, whenever the store has a new state. A subscriber that comes back
+gets the events that it has missed, as long as they are held.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from serving_layer.snapshot import Layer
 from trilayer_core.errors import did_you_mean
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import CANCELLED, Question, Refusal
+from trilayer_server.engine.query import Query
 from trilayer_server.engine.slots import Slots
 from trilayer_server.engine.worker_process import chunks_of
 from trilayer_server.http.columns import columns_json
@@ -29,6 +29,7 @@ from trilayer_server.http.limits import Limits
 from trilayer_server.http.subscriber import Event, Reason, Subscriber
 from trilayer_server.http.watch import Watch, state_of
 from trilayer_server.metrics import Metrics
+from trilayer_server.sql_error import CANCELLED, SqlError
 
 logger = logging.getLogger("trilayer_server")
 
@@ -38,7 +39,7 @@ MOST_BYTES = 16 * 2**20
 """The length of the largest answer that is followed, as JSON."""
 
 SUBSCRIPTIONS = "GET /v1/subscribe"
-"""Who asks what is followed: the server, once for all who follow it."""
+"""The client of queries that are followed: the server, once for all subscribers."""
 
 CHANGES = 256
 """How many changes of an answer are held for those who resume."""
@@ -79,7 +80,7 @@ class _Answer:
 
 
 class Shared:
-    """A question that is evaluated once for all who follow it."""
+    """A query that is evaluated once for all who follow it."""
 
     def __init__(
         self,
@@ -100,8 +101,8 @@ class Shared:
         self._snapshots: dict[Reason, Event] = {}
         self._changes: deque[tuple[str, Event | None]] = deque(maxlen=CHANGES)
         self._number, self._nonce = 0, secrets.token_hex(4)
-        self._quiet_since_told = False
-        self._told = 0.0
+        self._unsent_progress = False
+        self._sent_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
 
@@ -111,13 +112,13 @@ class Shared:
         return self._answer is not None
 
     async def join(self, last_id: str | None) -> Subscriber:
-        """Adds one who is told of changes from now on, or from the state that it has.
+        """Adds a subscriber that gets the changes from now on, or since the state that it has.
 
         Args:
             last_id: The identifier of the state that it has; None if it has none.
 
         Raises:
-            Refusal: The question has no answer.
+            SqlError: The query has no answer.
         """
         subscriber = Subscriber(self._limits.waiting)
         self.subscribers.add(subscriber)
@@ -127,7 +128,7 @@ class Shared:
                 self._task = asyncio.create_task(self._follow(self._first))
             if self._first is not None:
                 await asyncio.shield(self._first)
-            # What was put meanwhile is part of what it is told now.
+            # Events that were put meanwhile are part of this answer.
             missed = self._since(last_id) if last_id else None
             if missed is None:
                 subscriber.snapshot("resumed" if last_id else "first")
@@ -177,36 +178,36 @@ class Shared:
                     first.set_result(None)
                     self._first = None
                 seen = await self._next(seen)
-        except Refusal as refusal:
-            self._fail(refusal, first)
-        except Exception:  # whatever it is, subscribers must be told
-            logger.exception("a question that is followed can't be answered any more")
-            self._fail(Refusal(INTERNAL, "the question can't be answered any more"), first)
+        except SqlError as error:
+            self._fail(error, first)
+        except Exception:  # subscribers must learn of any
+            logger.exception("a query that is followed can't be answered any more")
+            self._fail(SqlError(INTERNAL, "the query can't be answered any more"), first)
         finally:
             if not first.done():
-                first.set_exception(Refusal("57P01", "the server is ending"))
+                first.set_exception(SqlError("57P01", "the server is ending"))
                 first.exception()  # nobody may be waiting for it
 
-    def _fail(self, refusal: Refusal, first: asyncio.Future[None]) -> None:
+    def _fail(self, error: SqlError, first: asyncio.Future[None]) -> None:
         self._task, self._answer = None, None
         self._changes.clear()
         self._snapshots.clear()
         if not first.done():
-            first.set_exception(refusal)
+            first.set_exception(error)
             first.exception()  # nobody may be waiting for it
             self._first = None
-        failed = Event("failed", _compact({"error": refusal.to_json()}))
+        failed = Event("failed", _compact({"error": error.to_json()}))
         for subscriber in self.subscribers:
             subscriber.end(failed)
 
     async def _next(self, seen: int) -> int:
-        """Waits for the next state, and tells meanwhile that there is no change up to this one."""
+        """Waits for the next state, and reports meanwhile that this one has changed nothing."""
         while True:
             wait = None
-            if self._quiet_since_told:
-                wait = self._told + self._limits.progress_s - time.monotonic()
+            if self._unsent_progress:
+                wait = self._sent_at + self._limits.progress_s - time.monotonic()
                 if wait <= 0:
-                    self._tell(self._progress())
+                    self._send(self._progress())
                     wait = None
             try:
                 async with asyncio.timeout(wait):
@@ -222,21 +223,21 @@ class Shared:
         except TimeoutError:
             raise self._late() from None
 
-    def _late(self) -> Refusal:
-        return Refusal(CANCELLED, f"the answer must be complete within {self._limits.answer_s:g} s")
+    def _late(self) -> SqlError:
+        return SqlError(
+            CANCELLED, f"the answer must be complete within {self._limits.answer_s:g} s"
+        )
 
     async def _evaluated(self) -> tuple[_Answer, list[Row], list[Row]]:
         """The present answer, the rows that are new or changed, and the keys that are gone."""
         most = self._limits.rows
-        question = Question(
-            self.followed.sql, self.followed.layer, output="json", most_rows=most + 1
-        )
-        with self._metrics.question("subscribe") as outcome:
+        query = Query(self.followed.sql, self.followed.layer, output="json", most_rows=most + 1)
+        with self._metrics.query("subscribe") as outcome:
             try:
                 async with (
                     self._slots.slot(self._who),
                     asyncio.timeout(self._limits.answer_s),
-                    self._engine.ask(question, SUBSCRIPTIONS) as answer,
+                    self._engine.ask(query, SUBSCRIPTIONS) as answer,
                     chunks_of(answer) as chunks,
                 ):
                     encoded = bytearray()
@@ -263,18 +264,18 @@ class Shared:
         rows: list[Row] = json.loads(encoded)
         if len(rows) > self._limits.rows:
             raise _too_much(f"{self._limits.rows:,} rows")
-        found = self._keyed(rows, [column["name"] for column in columns])
-        answer = _Answer(id_, columns, provenance, found, encoded)
+        by_key = self._keyed(rows, [column["name"] for column in columns])
+        answer = _Answer(id_, columns, provenance, by_key, encoded)
         if before is None or before.columns != columns:
             return answer, [], []
-        upserts = [row for key, row in found.items() if before.rows.get(key) != row]
+        upserts = [row for key, row in by_key.items() if before.rows.get(key) != row]
         deletes = [
-            self._values(row, before) for key, row in before.rows.items() if key not in found
+            self._values(row, before) for key, row in before.rows.items() if key not in by_key
         ]
         return answer, upserts, deletes
 
     def _take(self, answer: _Answer, upserts: list[Row], deletes: list[Row]) -> None:
-        """Makes an answer the present one, and tells what has changed."""
+        """Makes an answer the present one, and sends its changes."""
         before, self._answer = self._answer, answer
         self._snapshots.clear()
         if before is None or before.columns != answer.columns:
@@ -284,7 +285,7 @@ class Shared:
                 subscriber.snapshot("first")
             return
         if not upserts and not deletes:
-            self._quiet_since_told = True
+            self._unsent_progress = True
             self._changes.append((answer.id, None))
             return
         document = {"upserts": upserts, "deletes": deletes, "provenance": answer.provenance}
@@ -292,10 +293,10 @@ class Shared:
         self._changes.append((answer.id, change))
         while sum(len(c.data) for _, c in self._changes if c) > MOST_BYTES:
             self._changes.popleft()
-        self._tell(change)
+        self._send(change)
 
-    def _tell(self, event: Event) -> None:
-        self._told, self._quiet_since_told = time.monotonic(), False
+    def _send(self, event: Event) -> None:
+        self._sent_at, self._unsent_progress = time.monotonic(), False
         for subscriber in self.subscribers:
             subscriber.put(event)
 
@@ -308,7 +309,7 @@ class Shared:
 
     def _progress(self) -> Event:
         answer = self._answer
-        assert answer is not None  # nobody is told of progress before there is one
+        assert answer is not None  # there is no progress before there is one
         return Event("progress", _compact({"provenance": answer.provenance}), answer.id)
 
     def _key_of(self, answer: _Answer) -> list[str]:
@@ -319,26 +320,26 @@ class Shared:
         key = self._key
         for name in key or ():
             if columns.count(name) != 1:
-                raise Refusal(
+                raise SqlError(
                     INVALID,
                     f"key must name columns of the answer; got {name!r}"
                     f"{did_you_mean(name, columns)}",
                 )
         places = [columns.index(name) for name in key] if key else None
-        found: dict[tuple[str, int], Row] = {}
+        keyed: dict[tuple[str, int], Row] = {}
         copies: dict[str, int] = {}
         for row in rows:
             text = _compact(row if places is None else [row[place] for place in places])
             copy = copies[text] = copies.get(text, -1) + 1
             if copy and key:
-                raise Refusal(
+                raise SqlError(
                     INVALID,
                     f"key must identify a row of the answer; several have {', '.join(key)} ="
                     f" {text}",
                     "Name more columns, or leave out key to compare whole rows",
                 )
-            found[text, copy] = row
-        return found
+            keyed[text, copy] = row
+        return keyed
 
     def _values(self, row: Row, answer: _Answer) -> Row:
         """The key of a row."""
@@ -348,10 +349,10 @@ class Shared:
         return [row[columns.index(name)] for name in self._key]
 
 
-def _too_much(what: str) -> Refusal:
-    return Refusal(
+def _too_much(limit: str) -> SqlError:
+    return SqlError(
         TOO_MUCH,
-        f"an answer that is followed must have at most {what}; it has more",
+        f"an answer that is followed must have at most {limit}; it has more",
         "Aggregate or filter in the statement, or ask for it by POST /v1/sql",
     )
 

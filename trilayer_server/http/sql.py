@@ -1,6 +1,6 @@
-"""Questions by HTTP, and their cancellation.
+"""Queries by HTTP, and their cancellation.
 
-What goes wrong before the first byte of an answer is told by a status and a JSON document. After
+An error before the first byte of an answer is sent as a status and a JSON document. After
 the first byte neither is possible any more: the connection is then closed without the last chunk
 of the body, by which every client of HTTP/1.1 knows that it does not have the whole answer. An
 Arrow stream also lacks its end-of-stream marker, and a JSON document its end.
@@ -24,14 +24,15 @@ from starlette.types import Receive, Scope, Send
 
 from serving_layer.snapshot import Layer
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import CANCELLED, Parameters, Question, Refusal
+from trilayer_server.engine.query import Parameters, Query
 from trilayer_server.engine.worker_process import Answer, chunks_of
 from trilayer_server.http.columns import columns_json
-from trilayer_server.http.faults import INVALID, TOO_MUCH, Failure, of_refusal
+from trilayer_server.http.faults import INVALID, TOO_MUCH, Failure, failure_of
 from trilayer_server.http.limits import Limits
-from trilayer_server.http.questions import Questions, Running
+from trilayer_server.http.running import Running, RunningQueries
 from trilayer_server.http.security import Requester, requester_of
 from trilayer_server.metrics import Metrics
+from trilayer_server.sql_error import CANCELLED, SqlError
 
 logger = logging.getLogger("trilayer_server")
 
@@ -47,13 +48,13 @@ MOST_ACCEPT = 1_000
 """The length of the longest header Accept."""
 
 MOST_NAMES = 100
-"""How many fields the body of a question may have, of which each that is unknown is reported."""
+"""How many fields the body of a query may have, of which each that is unknown is reported."""
 
 ID = r"^[A-Za-z0-9_-]{1,64}$"
 
 
 class Asked(BaseModel):
-    """The body of a question.
+    """The body of a query.
 
     Attributes:
         sql: One SELECT.
@@ -88,10 +89,12 @@ class Asked(BaseModel):
         return validate(given)
 
 
-def add(app: FastAPI, engine: Pool, questions: Questions, limits: Limits, metrics: Metrics) -> None:
+def add(
+    app: FastAPI, engine: Pool, queries: RunningQueries, limits: Limits, metrics: Metrics
+) -> None:
     """Adds the endpoints to an application."""
 
-    @app.post("/v1/sql", tags=["questions"], response_class=Response)
+    @app.post("/v1/sql", tags=["queries"], response_class=Response)
     async def ask(asked: Asked, request: Request) -> Response:
         """Answers one SELECT as JSON, CSV or an Arrow stream, with its provenance."""
         check_length(asked.sql, limits)
@@ -104,24 +107,24 @@ def add(app: FastAPI, engine: Pool, questions: Questions, limits: Limits, metric
                 " can't be told from a complete one",
                 "Configure the proxy, if there is one, to use HTTP/1.1",
             )
-        return _Answering(engine, questions, limits, metrics, asked, format_, requester_of(request))
+        return _Answering(engine, queries, limits, metrics, asked, format_, requester_of(request))
 
-    @app.get("/v1/sql", tags=["questions"])
+    @app.get("/v1/sql", tags=["queries"])
     async def running(request: Request) -> dict[str, Any]:
-        """Lists the questions that run: a reader's own, and all for an admin."""
+        """Lists the queries that run: a reader's own, and all for an admin."""
         client = requester_of(request)
-        listed = [q for q in questions.list() if client.is_admin or q.who == client.who]
-        return {"questions": [question.to_json() for question in listed]}
+        listed = [q for q in queries.list() if client.is_admin or q.who == client.who]
+        return {"questions": [query.to_json() for query in listed]}
 
-    @app.delete("/v1/sql/{id}", tags=["questions"])
+    @app.delete("/v1/sql/{id}", tags=["queries"])
     async def cancel(
         id_: Annotated[
-            str, Path(alias="id", pattern=ID, description="The identifier of the question.")
+            str, Path(alias="id", pattern=ID, description="The identifier of the query.")
         ],
         request: Request,
     ) -> dict[str, Any]:
-        """Cancels a question that runs."""
-        questions.cancel(id_, requester_of(request))
+        """Cancels a query that runs."""
+        queries.cancel(id_, requester_of(request))
         return {"id": id_, "cancelled": True}
 
 
@@ -151,7 +154,7 @@ def _accepted(accept: str) -> Format:
             INVALID,
             f"Accept must have at most {MOST_ACCEPT:,} characters; got {len(accept):,}",
         )
-    found: list[tuple[float, Format]] = []
+    accepted: list[tuple[float, Format]] = []
     for part in accept.split(","):
         media, *parameters = (piece.strip().lower() for piece in part.split(";"))
         quality = 1.0
@@ -159,18 +162,18 @@ def _accepted(accept: str) -> Format:
             if parameter.startswith("q="):
                 with suppress(ValueError):
                     quality = float(parameter[2:])
-        for format_, known in MEDIA.items():
-            if media in (known.partition(";")[0], "*/*") and quality > 0:
-                found.append((quality, format_))
+        for format_, type_ in MEDIA.items():
+            if media in (type_.partition(";")[0], "*/*") and quality > 0:
+                accepted.append((quality, format_))
                 break
-    if not found and accept.strip():
+    if not accepted and accept.strip():
         raise Failure(
             400,
             INVALID,
             f"Accept must be one of {', '.join(m.partition(';')[0] for m in MEDIA.values())};"
             f" got {accept!r}",
         )
-    return max(found, key=lambda pair: pair[0], default=(0.0, "json"))[1]
+    return max(accepted, key=lambda pair: pair[0], default=(0.0, "json"))[1]
 
 
 def _oid(value: bool | int | float | str | None) -> int:
@@ -198,12 +201,12 @@ def _text(value: bool | int | float | str) -> str:
 
 
 class _Answering(Response):
-    """The response to a question: it asks, and sends the answer as it comes."""
+    """The response to a query: it asks, and sends the answer as it comes."""
 
     def __init__(
         self,
         engine: Pool,
-        questions: Questions,
+        queries: RunningQueries,
         limits: Limits,
         metrics: Metrics,
         asked: Asked,
@@ -211,27 +214,27 @@ class _Answering(Response):
         client: Requester,
     ) -> None:
         super().__init__()
-        self._engine, self._questions, self._limits = engine, questions, limits
+        self._engine, self._queries, self._limits = engine, queries, limits
         self._metrics, self._asked, self._format, self._client = metrics, asked, format_, client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers as ASGI says."""
-        asked, question, begun = self._asked, self._question(), False
+        asked, query, begun = self._asked, self._query(), False
         seconds = min(asked.timeout_s or self._limits.answer_s, self._limits.most_answer_s)
         try:
             with (
-                self._questions.running(asked.id, asked.layer, self._client) as running,
-                self._metrics.question("http") as outcome,
+                self._queries.running(asked.id, asked.layer, self._client) as running,
+                self._metrics.query("http") as outcome,
             ):
                 leaving = asyncio.create_task(_leave(receive, running))
                 try:
                     async with (
                         running.limit(seconds),
-                        self._engine.ask(question, self._client.who) as answer,
+                        self._engine.ask(query, self._client.who) as answer,
                         chunks_of(answer) as chunks,
                         aclosing(self._body(answer, chunks, running)) as body,
                     ):
-                        # An error of the first chunk can still be told by a status.
+                        # An error of the first chunk can still be sent as a status.
                         chunk = await anext(body, b"")
                         await send(self._start(answer, running))
                         begun = True
@@ -244,9 +247,9 @@ class _Answering(Response):
                 except TimeoutError:
                     outcome.set("cancelled" if running.cancelled or running.gone else "timeout")
                     _raise_ended(running, seconds)
-                except Refusal as refusal:
+                except SqlError as error:
                     outcome.set("error")
-                    raise of_refusal(refusal) from None
+                    raise failure_of(error) from None
                 finally:
                     leaving.cancel()
         except Failure as failure:
@@ -256,9 +259,9 @@ class _Answering(Response):
             # Returning without the last chunk closes the connection.
             logger.info("an answer was cut off: %s", failure.code)
 
-    def _question(self) -> Question:
+    def _query(self) -> Query:
         asked = self._asked
-        return Question(
+        return Query(
             asked.sql,
             asked.layer,
             asked.version,
@@ -307,7 +310,7 @@ def compact(value: Any, *, ascii_: bool = False) -> str:
 
 def _raise_ended(running: Running, seconds: float) -> NoReturn:
     if running.cancelled:
-        raise Failure(409, CANCELLED, "the question was cancelled")
+        raise Failure(409, CANCELLED, "the query was cancelled")
     if running.gone:
         raise Failure(400, CANCELLED, "the client has left")
     raise Failure(
@@ -319,7 +322,7 @@ def _raise_ended(running: Running, seconds: float) -> NoReturn:
 
 
 async def _leave(receive: Receive, running: Running) -> None:
-    """Cancels a question when its client closes the connection."""
+    """Cancels a query when its client closes the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
     running.leave()

@@ -1,7 +1,7 @@
-"""What the store says of itself: catalog, status, history, reconciliation and quarantine.
+"""The state of the store: catalog, status, history, reconciliation and quarantine.
 
 The store is read in a few threads of their own, with a time limit, so that neither a slow store nor
-a broker that does not answer holds up the questions.
+a broker that does not answer holds up the queries.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import CoverageError, TrilayerError, there_are
 from trilayer_core.project import Project
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import SERVER, Question, Refusal
+from trilayer_server.engine.query import SERVER, Query
 from trilayer_server.engine.slots import Slots
 from trilayer_server.engine.worker_process import chunks_of
 from trilayer_server.http.columns import columns_json, rows_json
-from trilayer_server.http.faults import BROKEN, NOT_FOUND, NOT_READY, Failure, of_error, of_refusal
+from trilayer_server.http.faults import BROKEN, NOT_FOUND, NOT_READY, Failure, failure_of, of_error
 from trilayer_server.http.limits import USUAL, Limits
+from trilayer_server.sql_error import SqlError
 
 logger = logging.getLogger("trilayer_server")
 
@@ -50,13 +51,13 @@ NO_BROKER_S = 10.0
 
 
 class StoreReader:
-    """What the store of a project says of itself.
+    """The state of a project's store.
 
     Its methods raise Failure if the store can't be read, or not in time.
 
     Attributes:
         project: The project.
-        differences: For each view whose answer was once found to be wrong, when and how.
+        differences: For each view whose answer was once wrong, when and how.
     """
 
     def __init__(self, project: Project, engine: Pool, limits: Limits = USUAL) -> None:
@@ -64,7 +65,7 @@ class StoreReader:
 
         Args:
             project: The project.
-            engine: Answers questions, such as how many rows a view has.
+            engine: Answers queries, such as how many rows a view has.
             limits: How long reading may take, and how long what was read is used again.
         """
         self.project = project
@@ -130,25 +131,25 @@ class StoreReader:
         counts = ", ".join(f"(SELECT count(*) FROM {quoted_duckdb(v.name)})" for v in views)
         try:
             row, provenance = await self._row(f"SELECT {counts}")
-            found = {
+            answered = {
                 view.name: self._answered(view, n, provenance)
                 for view, n in zip(views, row, strict=True)
             }
-        except Refusal as refusal:
-            if refusal.code != NOT_READY:
-                raise of_refusal(refusal) from None
+        except SqlError as error:
+            if error.code != NOT_READY:
+                raise failure_of(error) from None
             # Some view has no answer, so that each is asked by itself.
-            found = {view.name: await self._view(view) for view in views}
+            answered = {view.name: await self._view(view) for view in views}
         provenance = await self.with_lag(await self.provenance())
-        return await self.read(status_of, self.project, provenance, found)
+        return await self.read(status_of, self.project, provenance, answered)
 
     async def _view(self, view: View) -> ViewStatus:
         try:
             row, provenance = await self._row(f"SELECT count(*) FROM {quoted_duckdb(view.name)}")
-        except Refusal as refusal:
-            if refusal.code != NOT_READY:
-                raise of_refusal(refusal) from None
-            note = f"{refusal.message}; {refusal.hint}" if refusal.hint else refusal.message
+        except SqlError as error:
+            if error.code != NOT_READY:
+                raise failure_of(error) from None
+            note = f"{error.message}; {error.hint}" if error.hint else error.message
             return ViewStatus(view.stream.name, None, None, note, view.approximate)
         return self._answered(view, row[0], provenance)
 
@@ -161,7 +162,7 @@ class StoreReader:
         try:
             async with (
                 asyncio.timeout(self._limits.store_s),
-                self._engine.ask(Question(sql, output="json")) as answer,
+                self._engine.ask(Query(sql, output="json")) as answer,
                 chunks_of(answer) as chunks,
             ):
                 text = b"".join([chunk async for chunk in chunks])
@@ -173,10 +174,10 @@ class StoreReader:
         """What the present answers are based on, without the lag."""
         try:
             _, provenance = await self._row("SELECT 1")
-        except Refusal as refusal:
-            raise of_refusal(refusal) from None
-        known = {v.name: v.approximate for v in self.project.catalog.views if v.approximate}
-        return replace(provenance, exact=not known, approximate=known)
+        except SqlError as error:
+            raise failure_of(error) from None
+        approximate = {v.name: v.approximate for v in self.project.catalog.views if v.approximate}
+        return replace(provenance, exact=not approximate, approximate=approximate)
 
     async def with_lag(self, provenance: Provenance, who: str = SERVER) -> Provenance:
         """Adds the present lag to a provenance, if a broker answers.
@@ -199,15 +200,15 @@ class StoreReader:
     async def columns(self, name: str) -> list[dict[str, str]] | None:
         """The columns of a view or query; None while it has no answer."""
         if name not in self._columns:
-            question = Question(f"FROM {quoted_duckdb(name)}", most_rows=0)
+            query = Query(f"FROM {quoted_duckdb(name)}", most_rows=0)
             try:
                 async with (
                     asyncio.timeout(self._limits.store_s),
-                    self._engine.ask(question) as answer,
+                    self._engine.ask(query) as answer,
                 ):
                     self._columns[name] = columns_json(answer.schema)
-            except Refusal as refusal:
-                logger.debug("the columns of %s are not known: %s", name, refusal.code)
+            except SqlError as error:
+                logger.debug("view %s has no columns yet: %s", name, error.code)
                 return None
             except TimeoutError:
                 return None
@@ -236,16 +237,16 @@ class StoreReader:
         Raises:
             Failure: There is no such view or publication.
         """
-        stored = {one.name: one for one in self.project.catalog.stored}
+        stored = {each.name: each for each in self.project.catalog.stored}
         try:
-            found = stored.get(view) or self.project.catalog.view(view)
+            compared = stored.get(view) or self.project.catalog.view(view)
         except TrilayerError as error:
             raise Failure(404, NOT_FOUND, str(error)) from None
         of = await self._version(version, who)
         counts = of.reconciliation.get(view) or Reconciled(
             not_compared="the publication does not have this view"
         )
-        table, note = await self.read(_compared, found, of.version, self.project, who=who)
+        table, note = await self.read(_compared, compared, of.version, self.project, who=who)
         if kind is not None and table is not None:
             table = table.filter(pc.equal(table["_kind"], kind))
         shown = None if table is None else RowSet(table.slice(0, limit))
@@ -267,19 +268,19 @@ class StoreReader:
             Failure: There is no such publication.
         """
         of = await self._version(version, who)
-        views = {name: asdict(found) for name, found in of.reconciliation.items()}
+        views = {name: asdict(counts) for name, counts in of.reconciliation.items()}
         return {"version": of.version, "views": views}
 
     async def _version(self, version: int | None, who: str) -> Version:
         kept = await self.history(who)
-        for one in kept:
-            if one.version == version or (version is None and one.in_force):
-                return one
+        for publication in kept:
+            if publication.version == version or (version is None and publication.in_force):
+                return publication
         raise Failure(
             404,
             NOT_FOUND,
             f"version must be a publication that is kept; got {version};"
-            f" {there_are([one.version for one in kept])}"
+            f" {there_are([publication.version for publication in kept])}"
             if kept
             else "there must be a publication; there is none yet; run `trilayer batch run`",
         )
@@ -352,24 +353,24 @@ def _quarantine(
 
 
 class Remembered:
-    """Something that is read once for all who ask for it at the same time, and a while after."""
+    """Caches an asynchronous read for a few seconds, and shares it between callers."""
 
     def __init__(self, read: Callable[[], Awaitable[Any]], for_s: float) -> None:
-        """Has read nothing yet.
+        """Reads nothing yet.
 
         Args:
-            read: Reads it.
-            for_s: How long what was read is used again, in seconds.
+            read: Reads the value.
+            for_s: How long a value is used, in seconds.
         """
         self._read, self._for_s = read, for_s
-        self._found: Any = None
+        self._value: Any = None
         self._until = 0.0
         self._reading: asyncio.Task[Any] | None = None
 
     async def get(self) -> Any:
-        """What was read, at most that long ago."""
+        """The value, read at most that long ago."""
         if self._reading is None and time.monotonic() < self._until:
-            return self._found
+            return self._value
         if self._reading is None:
             self._reading = asyncio.create_task(self._fill())
             self._reading.add_done_callback(_take_error)
@@ -377,9 +378,9 @@ class Remembered:
 
     async def _fill(self) -> Any:
         try:
-            self._found = await self._read()
+            self._value = await self._read()
             self._until = time.monotonic() + self._for_s
-            return self._found
+            return self._value
         finally:
             self._reading = None
 

@@ -1,4 +1,4 @@
-"""Answers that are followed: who follows which, and how they are told, by server-sent events."""
+"""Queries that are followed: their subscribers, and their events, which the server sends."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from serving_layer.snapshot import Layer
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import Refusal
 from trilayer_server.engine.slots import Slots
-from trilayer_server.http.faults import TOO_MANY, Failure, of_refusal
+from trilayer_server.http.faults import TOO_MANY, Failure, failure_of
 from trilayer_server.http.limits import Limits
 from trilayer_server.http.security import Requester, requester_of
 from trilayer_server.http.shared import Followed, Shared
@@ -24,6 +23,7 @@ from trilayer_server.http.sql import check_length
 from trilayer_server.http.subscriber import Ended, Subscriber
 from trilayer_server.http.watch import Watch
 from trilayer_server.metrics import Metrics
+from trilayer_server.sql_error import SqlError
 
 logger = logging.getLogger("trilayer_server")
 
@@ -31,7 +31,7 @@ RETRY_MS = 2_000
 """How long a client waits before it connects again, in ms."""
 
 AT_ONCE = 4
-"""How many followed questions are evaluated at once, each by a worker that has to be forked."""
+"""How many followed queries are evaluated at once, each by a worker that has to be forked."""
 
 _HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -41,14 +41,14 @@ _HEADERS = {
 
 
 class Subscriptions:
-    """All questions that are followed, and who follows them."""
+    """All queries that are followed, and who follows them."""
 
     def __init__(self, engine: Pool, limits: Limits, metrics: Metrics) -> None:
         self._engine, self._limits, self._metrics = engine, limits, metrics
         self._watch, self._slots = Watch(engine, limits), Slots(AT_ONCE)
         self._shared: dict[Followed, Shared] = {}
         self._drops: dict[Followed, asyncio.TimerHandle] = {}
-        # How many subscribers of a question a client is.
+        # How many subscribers of a query a client is.
         self._clients: Counter[tuple[Followed, str]] = Counter()
         self._closed = False
 
@@ -57,8 +57,8 @@ class Subscriptions:
         return self._clients.total()
 
     @property
-    def questions(self) -> int:
-        """The number of different questions that they ask."""
+    def queries(self) -> int:
+        """The number of different queries that they ask."""
         return sum(bool(shared.subscribers) for shared in self._shared.values())
 
     async def join(
@@ -72,11 +72,11 @@ class Subscriptions:
             last_id: The identifier of the last event that it has received; None if it has none.
 
         Returns:
-            The question, which it shares with others, and the subscriber.
+            The query, which it shares with others, and the subscriber.
 
         Raises:
             Failure: There are too many.
-            Refusal: The question has no answer.
+            SqlError: The query has no answer.
         """
         self._check(followed, client.who)
         shared = self._shared.get(followed)
@@ -132,7 +132,7 @@ class Subscriptions:
             raise Failure(503, "57P01", "the server is ending", headers={"Retry-After": "2"})
         limits = self._limits
         mine = {asked: number for (asked, by), number in self._clients.items() if by == who}
-        for got, most, what in (
+        for got, most, condition in (
             (
                 sum(mine.values()),
                 limits.subscribers_each,
@@ -142,19 +142,19 @@ class Subscriptions:
             (
                 len(mine) if followed not in mine else 0,
                 limits.shared_each,
-                "different questions of one client must be followed",
+                "different queries of one client must be followed",
             ),
         ):
             if got >= most:
-                raise _too_many(f"at most {most} {what} at once")
+                raise _too_many(f"at most {most} {condition} at once")
 
     def _make_room(self) -> None:
-        """Drops an answer that is only held, if there are too many questions."""
+        """Drops an answer that is only held, if there are too many queries."""
         if len(self._shared) < self._limits.shared:
             return
         if not self._drops:
             raise _too_many(
-                f"at most {self._limits.shared} different questions must be followed at once"
+                f"at most {self._limits.shared} different queries must be followed at once"
             )
         followed, drop = next(iter(self._drops.items()))
         drop.cancel()
@@ -181,7 +181,7 @@ def whole_sql(sql: str) -> str:
 def add(app: FastAPI, subscriptions: Subscriptions, limits: Limits) -> None:
     """Adds the endpoint to an application."""
 
-    @app.get("/v1/subscribe", tags=["questions"], response_class=Response)
+    @app.get("/v1/subscribe", tags=["queries"], response_class=Response)
     async def subscribe(
         request: Request,
         sql: Annotated[str, Query(description="One SELECT, or the name of a view or query.")],
@@ -233,8 +233,8 @@ class _Stream(Response):
             shared, subscriber = await self._subscriptions.join(
                 self._followed, self._client, self._last_id
             )
-        except Refusal as refusal:
-            await of_refusal(refusal).response()(scope, receive, send)
+        except SqlError as error:
+            await failure_of(error).response()(scope, receive, send)
             return
         except Failure as failure:
             await failure.response()(scope, receive, send)

@@ -1,4 +1,4 @@
-"""One who follows an answer: what it is to be told, and what it has not read yet.
+"""A subscriber: the events for it that it has not read yet.
 
 A subscriber that does not read costs a bounded number of events: a snapshot replaces them.
 """
@@ -18,7 +18,7 @@ Reason = Literal["first", "slow", "resumed"]
 
 @dataclass(frozen=True)
 class Event:
-    """What a subscriber is told.
+    """An event for subscribers.
 
     Attributes:
         kind: snapshot, change, progress or failed.
@@ -32,17 +32,17 @@ class Event:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The event as text/event-stream has it, once for all who are told."""
+        """The event as text/event-stream has it, once for all subscribers."""
         named = f"id: {self.id}\n" if self.id else ""
         return f"event: {self.kind}\n{named}data: {self.data}\n\n".encode()
 
 
 class Ended(Exception):
-    """A subscriber has been told everything."""
+    """A subscriber has got all events."""
 
 
 class Subscriber:
-    """One who is told. What it does not read in time is replaced by a snapshot."""
+    """The events of one subscriber. A snapshot replaces those that it does not read in time."""
 
     def __init__(self, most: int) -> None:
         self._events: deque[Event] = deque()

@@ -1,4 +1,4 @@
-"""What the catalogs of PostgreSQL, pg_catalog and information_schema, say about a server's views.
+"""PostgreSQL's catalogs, pg_catalog and information_schema, about a server's views.
 
 `install` makes relations of PostgreSQL's shape in a database of DuckDB. What a client of PostgreSQL
 asks is `translated`, so that it means what it means to PostgreSQL. If it `mentions` the catalog, it
@@ -10,11 +10,9 @@ from trilayer_server.introspection.dialect import prepare, translated
 from trilayer_server.introspection.install import install
 from trilayer_server.introspection.rewriting import mentions, parameter_types, rewrite
 from trilayer_server.introspection.session import SessionInfo
-from trilayer_server.introspection.templates import TemplateFault
 
 __all__ = [
     "SessionInfo",
-    "TemplateFault",
     "declared",
     "install",
     "mentions",

@@ -12,7 +12,8 @@ import duckdb
 
 from trilayer_server.introspection import names
 from trilayer_server.introspection.nodes import TEXTS, Node, call, constant, has_aggregate
-from trilayer_server.introspection.templates import TemplateFault, quoted
+from trilayer_server.introspection.templates import quoted
+from trilayer_server.sql_error import SqlError, unsupported
 
 
 class Casts:
@@ -48,10 +49,10 @@ class Casts:
         name, modifiers = kind["type_name"].lower(), kind["children"]
         text = constant(child)
         if text is not None and (no := _NO_NUMBERS.get(name)) and no.fullmatch(text):
-            raise TemplateFault(
+            raise SqlError(
+                "22P02",
                 f'invalid input syntax for type {name}: "{text}"',
                 "Write the number without quotes, or as PostgreSQL reads it",
-                "22P02",
             )
         if name == "jsonb":
             return self._made("CAST($1 AS JSON)", child)
@@ -61,7 +62,7 @@ class Casts:
             return self._made("CAST($1 AS DECIMAL(38, 15))", child)
         char = _CHAR.match(names.written_at(kind, self._text))
         if char and len(text or "") < int(char[1] or 1):
-            raise TemplateFault("char(n) pads texts with spaces", "Write varchar(n) or text")
+            raise unsupported("char(n) pads texts with spaces", "Write varchar(n) or text")
         if char:
             return self._made(f"left($1, {char[1] or 1})", child)
         if name in ("boolean", "bool") and text is not None and (value := _boolean(text)):
@@ -69,7 +70,7 @@ class Casts:
         if name == "bytea" and text is not None and text.startswith("\\x"):
             return self._made(f"unhex({quoted(text[2:])})")
         if name in TEXTS and child.get("function_name") == "row":
-            raise TemplateFault("a row can't be cast to text", "Write concat_ws(',', a, b)")
+            raise unsupported("a row can't be cast to text", "Write concat_ws(',', a, b)")
         if name in TEXTS and (text is None or modifiers):
             sql = "left(_pg.text($1), $2)" if modifiers else "_pg.text($1)"
             return self._made(sql, child, *modifiers)

@@ -18,7 +18,7 @@ from trilayer_server.encoding.tokens import QUOTED
 from trilayer_server.introspection import names
 from trilayer_server.introspection.expressions import JSON, Expressions
 from trilayer_server.introspection.nodes import Node, arguments_of, call
-from trilayer_server.introspection.templates import TemplateFault
+from trilayer_server.sql_error import unsupported
 
 _NAME = r'(?:"(?:[^"]|"")+"|[a-z_]\w*)'
 _EQUAL = rf"{_NAME}\s*=\s*(?:'(?:[^'\\]|'')*'|\d+)"
@@ -36,8 +36,8 @@ _JSON_PATH = r"""\#>(?P<text>>?)\s*'\{(?P<path>[^'{}]*)\}'(?:\s*::\s*text\s*\[\s
 
 def _json_path(elements: str) -> str:
     """The path of DuckDB for the elements of an array, of which PostgreSQL makes one."""
-    found = [e.strip().strip('"') for e in elements.split(",")] if elements.strip() else []
-    return "$" + "".join(f"[{e}]" if e.isdecimal() else f'."{e}"' for e in found)
+    keys = [e.strip().strip('"') for e in elements.split(",")] if elements.strip() else []
+    return "$" + "".join(f"[{e}]" if e.isdecimal() else f'."{e}"' for e in keys)
 
 
 _UNREAD = re.compile(
@@ -74,7 +74,7 @@ def translated(sql: str, database: str, parser: duckdb.DuckDBPyConnection) -> st
         parser: A database that parses; it needs no views.
 
     Raises:
-        TemplateFault: A template of `to_char` or its like can't be followed.
+        SqlError: A template of `to_char` or its like can't be followed.
     """
     if is_plain(sql):
         return sql
@@ -244,7 +244,7 @@ class Translation(Expressions):
         name, arguments = call["function_name"], arguments_of(call)
         if name in _EACH and len(arguments) == 1:
             if node["with_ordinality"] == "WITH_ORDINALITY":
-                raise TemplateFault(f"{name} has no numbers", "Write row_number() OVER ()")
+                raise unsupported(f"{name} has no numbers", "Write row_number() OVER ()")
             # DuckDB has an internal error for a subquery in the CASE of the macro.
             is_subquery = arguments[0]["class"] == "SUBQUERY"
             document = "$1::VARCHAR::JSON" if is_subquery else "_pg.json_of($1)"

@@ -22,7 +22,8 @@ from trilayer_server.introspection.nodes import (
     rename,
     walk,
 )
-from trilayer_server.introspection.templates import TemplateFault, quoted
+from trilayer_server.introspection.templates import quoted
+from trilayer_server.sql_error import SqlError, unsupported
 
 JSON = "\x1f"
 """Begins what follows `->` in a statement that is parsed with `->>` instead.
@@ -39,7 +40,7 @@ class Expressions(Casts):
         if node["schema"]:
             return node
         if name in _LACKING and names.written_at(node, self._text).startswith(name):
-            raise TemplateFault(f"{name} is a function that is not supported", _LACKING[name])
+            raise unsupported(f"{name} is a function that is not supported", _LACKING[name])
         if (rule := _RULES.get(name)) is not None and (made := rule(self, node, arguments)):
             return made | {"alias": alias}
         if (sql := _WRITTEN.get((name, len(arguments)))) is not None:
@@ -85,7 +86,7 @@ class Expressions(Casts):
         if len(arguments) != 2:
             return None
         if (constant(arguments[0]) or "").lower() in ("century", "centuries", "millennium"):
-            raise TemplateFault(
+            raise unsupported(
                 "date_trunc must be of a decade or less",
                 "Write make_date(year, 1, 1) with the year in which it begins",
             )
@@ -118,7 +119,7 @@ class Expressions(Casts):
         for argument in node["arguments"]:
             operand = argument["expression"]
             if operand["class"] == "CAST" and operand["type_expr"]["type_name"].lower() == "json":
-                raise TemplateFault(
+                raise unsupported(
                     "jsonb can't be joined by ||", "Write json_merge_patch(a, b), and b's keys win"
                 )
             if not is_text(operand):
@@ -162,7 +163,7 @@ class Expressions(Casts):
 
     def _substring(self, node: Node, arguments: Sequence[Node]) -> Node | None:
         if len(arguments) == 3 and constant(arguments[2]) is not None:
-            raise TemplateFault(
+            raise unsupported(
                 "substring must have no escape character",
                 "Write substring(text from pattern) with a POSIX regular expression",
             )
@@ -216,9 +217,9 @@ class Expressions(Casts):
         if not arguments:
             return None
         if (template := constant(arguments[0])) is None:
-            raise TemplateFault("the template of format must be a literal", "Write it in quotes")
+            raise unsupported("the template of format must be a literal", "Write it in quotes")
         if "%" in _FORMAT.sub("", template):
-            raise TemplateFault("unrecognized format() type specifier", "Write %s or %%", "22023")
+            raise SqlError("22023", "unrecognized format() type specifier", "Write %s or %%")
         made: list[str] = []
         place = 0
 
@@ -228,7 +229,7 @@ class Expressions(Casts):
                 return match[0]
             place = int(match["place"] or place + 1)
             if not 0 < place < len(arguments):
-                raise TemplateFault("too few arguments for format()", "Add arguments", "22023")
+                raise SqlError("22023", "too few arguments for format()", "Add arguments")
             made.append(_FORMATS[match["kind"]].format(place))
             return f"%{match['size']}s"
 
@@ -279,18 +280,18 @@ class Expressions(Casts):
 def macros() -> Mapping[str, frozenset[int]]:
     """The functions of dialect.sql: with how many arguments each may be called."""
     text = (resources.files(__package__) / "dialect.sql").read_text(encoding="utf-8")
-    found: dict[str, frozenset[int]] = {}
+    counts: dict[str, frozenset[int]] = {}
     for name, body in re.findall(
         r"CREATE MACRO _pg\.(\w+)\s*(.*?;)$", text, re.DOTALL | re.MULTILINE
     ):
         lists = re.findall(r"\(([\w ,]*)\)\s+AS\b", body)
-        found[name] = frozenset(len(each.split(",")) if each.strip() else 0 for each in lists)
-    return found
+        counts[name] = frozenset(len(each.split(",")) if each.strip() else 0 for each in lists)
+    return counts
 
 
 def _template(node: Node, function: str) -> str:
     if (text := constant(node)) is None:
-        raise TemplateFault(f"the template of {function} must be a literal", "Write it in quotes")
+        raise unsupported(f"the template of {function} must be a literal", "Write it in quotes")
     return text
 
 

@@ -76,10 +76,10 @@ def install(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> None:
             relation,
             [row | {n: OWNER for n in row if n.endswith("owner")} for row in rows],
         )
-    found = objects(database, catalog)
-    for name, rows in _rows(found).items():
+    described = objects(database, catalog)
+    for name, rows in _rows(described).items():
         _fill(database, shapes().relations[CATALOG, name], rows)
-    _fill_extra(database, found)
+    _fill_extra(database, described)
     for file in ("dialect.sql", "functions.sql", "relations.sql"):
         text = (resources.files(__package__) / file).read_text(encoding="utf-8")
         database.execute(text)
@@ -113,12 +113,12 @@ def _schema_oids() -> dict[str, int]:
     return _OF_CATALOG | {n: _FIRST_SCHEMA + place for place, n in enumerate(SCHEMAS_SEEN)}
 
 
-def _numbered(found: Sequence[Object]) -> list[tuple[int, Object]]:
+def _numbered(relations: Sequence[Object]) -> list[tuple[int, Object]]:
     """Each object with its number. The next ones are those of its key, and of its rows' type."""
-    return [(_FIRST_OBJECT + 4 * place, one) for place, one in enumerate(found)]
+    return [(_FIRST_OBJECT + 4 * place, relation) for place, relation in enumerate(relations)]
 
 
-def _rows(found: Sequence[Object]) -> Mapping[str, list[dict[str, Any]]]:
+def _rows(relations: Sequence[Object]) -> Mapping[str, list[dict[str, Any]]]:
     """The rows of relations of pg_catalog that describe this database."""
     schemas = _schema_oids()
     return {
@@ -136,12 +136,12 @@ def _rows(found: Sequence[Object]) -> Mapping[str, list[dict[str, Any]]]:
              "dattablespace": 1663, "datcollate": "C", "datctype": "C",
              "datacl": ["=c/pg_database_owner"]}
         ],
-        "pg_class": [*_own_classes(schemas), *_classes(found, schemas)],
-        "pg_type": _row_types(found, schemas),
-        "pg_attribute": [*_own_attributes(), *_attributes(found)],
-        "pg_description": _descriptions(found),
-        "pg_index": _indexes(found),
-        "pg_constraint": _constraints(found, schemas),
+        "pg_class": [*_own_classes(schemas), *_classes(relations, schemas)],
+        "pg_type": _row_types(relations, schemas),
+        "pg_attribute": [*_own_attributes(), *_attributes(relations)],
+        "pg_description": _descriptions(relations),
+        "pg_index": _indexes(relations),
+        "pg_constraint": _constraints(relations, schemas),
     }  # fmt: skip
 
 
@@ -170,24 +170,24 @@ def _own_classes(schemas: Mapping[str, int]) -> list[dict[str, Any]]:
     ]
 
 
-def _classes(found: Sequence[Object], schemas: Mapping[str, int]) -> list[dict[str, Any]]:
+def _classes(relations: Sequence[Object], schemas: Mapping[str, int]) -> list[dict[str, Any]]:
     rows = []
-    for oid, one in _numbered(found):
-        schema = schemas[one.schema]
-        described = _class(oid, one.name, schema, one.kind, len(one.columns))
+    for oid, relation in _numbered(relations):
+        schema = schemas[relation.schema]
+        described = _class(oid, relation.name, schema, relation.kind, len(relation.columns))
         rows.append(described | {"reltype": oid + 3})
-        if one.key:
-            rows.append(_class(oid + 1, _key_name(one), schema, "i", len(one.key)))
+        if relation.key:
+            rows.append(_class(oid + 1, _key_name(relation), schema, "i", len(relation.key)))
     return rows
 
 
-def _row_types(found: Sequence[Object], schemas: Mapping[str, int]) -> list[dict[str, Any]]:
+def _row_types(relations: Sequence[Object], schemas: Mapping[str, int]) -> list[dict[str, Any]]:
     """The types of the rows of relations, as far as clients look for them."""
     return [
         {
             "oid": oid + 3,
-            "typname": one.name,
-            "typnamespace": schemas[one.schema],
+            "typname": relation.name,
+            "typnamespace": schemas[relation.schema],
             "typowner": OWNER,
             "typlen": -1,
             "typtype": "c",
@@ -203,12 +203,12 @@ def _row_types(found: Sequence[Object], schemas: Mapping[str, int]) -> list[dict
             "typstorage": "x",
             "typtypmod": -1,
         }
-        for oid, one in _numbered(found)
+        for oid, relation in _numbered(relations)
     ]
 
 
-def _key_name(one: Object) -> str:
-    return f"{one.name}_pkey"
+def _key_name(relation: Object) -> str:
+    return f"{relation.name}_pkey"
 
 
 def _attribute(
@@ -249,12 +249,12 @@ def _own_attributes() -> list[dict[str, Any]]:
     ]
 
 
-def _attributes(found: Sequence[Object]) -> list[dict[str, Any]]:
+def _attributes(relations: Sequence[Object]) -> list[dict[str, Any]]:
     """The columns of relations, and those of their keys' indexes, by which clients find keys."""
-    of_relations = [(oid, one.columns) for oid, one in _numbered(found)]
+    of_relations = [(oid, relation.columns) for oid, relation in _numbered(relations)]
     of_keys = [
-        (oid + 1, [one.columns[place - 1] for place in _key_places(one)])
-        for oid, one in _numbered(found)
+        (oid + 1, [relation.columns[place - 1] for place in _key_places(relation)])
+        for oid, relation in _numbered(relations)
     ]
     return [
         _attribute(relation, place, column.name, shapes().type_names[column.type], column.modifier)
@@ -263,34 +263,34 @@ def _attributes(found: Sequence[Object]) -> list[dict[str, Any]]:
     ]
 
 
-def _descriptions(found: Sequence[Object]) -> list[dict[str, Any]]:
-    said = [
+def _descriptions(relations: Sequence[Object]) -> list[dict[str, Any]]:
+    comments = [
         (oid, place, comment)
-        for oid, one in _numbered(found)
-        for place, comment in enumerate([one.comment, *(c.comment for c in one.columns)])
+        for oid, relation in _numbered(relations)
+        for place, comment in enumerate([relation.comment, *(c.comment for c in relation.columns)])
         if comment
     ]
     of_schemas = [
         (_schema_oids()[name], _NAMESPACE, 0, comment) for name, comment in SCHEMAS_SEEN.items()
     ]
-    of_objects = [(oid, _RELATION, place, comment) for oid, place, comment in said]
+    of_objects = [(oid, _RELATION, place, comment) for oid, place, comment in comments]
     names = ("objoid", "classoid", "objsubid", "description")
     return [dict(zip(names, row, strict=True)) for row in [*of_schemas, *of_objects]]
 
 
-def _key_places(one: Object) -> list[int]:
-    names = [column.name for column in one.columns]
-    return [names.index(name) + 1 for name in one.key]
+def _key_places(relation: Object) -> list[int]:
+    names = [column.name for column in relation.columns]
+    return [names.index(name) + 1 for name in relation.key]
 
 
-def _indexes(found: Sequence[Object]) -> list[dict[str, Any]]:
+def _indexes(relations: Sequence[Object]) -> list[dict[str, Any]]:
     """A row for each key. NULL is a value of a key like any other, so that it is unique too."""
     return [
         {
             "indexrelid": oid + 1,
             "indrelid": oid,
-            "indnatts": len(one.key),
-            "indnkeyatts": len(one.key),
+            "indnatts": len(relation.key),
+            "indnkeyatts": len(relation.key),
             "indisunique": True,
             "indnullsnotdistinct": True,
             "indisprimary": True,
@@ -298,22 +298,22 @@ def _indexes(found: Sequence[Object]) -> list[dict[str, Any]]:
             "indisvalid": True,
             "indisready": True,
             "indislive": True,
-            "indkey": _key_places(one),
-            "indcollation": [0] * len(one.key),
-            "indclass": [0] * len(one.key),
-            "indoption": [0] * len(one.key),
+            "indkey": _key_places(relation),
+            "indcollation": [0] * len(relation.key),
+            "indclass": [0] * len(relation.key),
+            "indoption": [0] * len(relation.key),
         }
-        for oid, one in _numbered(found)
-        if one.key
+        for oid, relation in _numbered(relations)
+        if relation.key
     ]
 
 
-def _constraints(found: Sequence[Object], schemas: Mapping[str, int]) -> list[dict[str, Any]]:
+def _constraints(relations: Sequence[Object], schemas: Mapping[str, int]) -> list[dict[str, Any]]:
     return [
         {
             "oid": oid + 2,
-            "conname": _key_name(one),
-            "connamespace": schemas[one.schema],
+            "conname": _key_name(relation),
+            "connamespace": schemas[relation.schema],
             "contype": "p",
             "convalidated": True,
             "conrelid": oid,
@@ -323,14 +323,14 @@ def _constraints(found: Sequence[Object], schemas: Mapping[str, int]) -> list[di
             "confmatchtype": " ",
             "conislocal": True,
             "connoinherit": True,
-            "conkey": _key_places(one),
+            "conkey": _key_places(relation),
         }
-        for oid, one in _numbered(found)
-        if one.key
+        for oid, relation in _numbered(relations)
+        if relation.key
     ]
 
 
-def _fill_extra(database: duckdb.DuckDBPyConnection, found: Sequence[Object]) -> None:
+def _fill_extra(database: duckdb.DuckDBPyConnection, relations: Sequence[Object]) -> None:
     """What the functions look things up in."""
     types = [
         {"_type": oid, "_name": name, "_internal": shapes().type_names[oid],
@@ -340,30 +340,30 @@ def _fill_extra(database: duckdb.DuckDBPyConnection, found: Sequence[Object]) ->
     _insert(database, "_pg._formatted", types)
     settings = [{"_name": n, "_setting": value} for n, value in shapes().settings.items()]
     _insert(database, "_pg._settings", settings)
-    _insert(database, "_pg._definitions", _definitions(found))
-    _insert(database, "_pg._spelled", _spelled(found))
+    _insert(database, "_pg._definitions", _definitions(relations))
+    _insert(database, "_pg._spelled", _spelled(relations))
 
 
-def _definitions(found: Sequence[Object]) -> list[dict[str, Any]]:
+def _definitions(relations: Sequence[Object]) -> list[dict[str, Any]]:
     rows = []
-    for oid, one in _numbered(found):
-        if one.definition:
-            rows.append({"_object": oid, "_sql": one.definition})
-        if one.key:
-            name, columns = f"{one.schema}.{one.name}", f"({', '.join(one.key)})"
-            index = f"CREATE UNIQUE INDEX {_key_name(one)} ON {name} USING btree {columns}"
+    for oid, relation in _numbered(relations):
+        if relation.definition:
+            rows.append({"_object": oid, "_sql": relation.definition})
+        if relation.key:
+            name, columns = f"{relation.schema}.{relation.name}", f"({', '.join(relation.key)})"
+            index = f"CREATE UNIQUE INDEX {_key_name(relation)} ON {name} USING btree {columns}"
             rows.append({"_object": oid + 1, "_sql": index})
             rows.append({"_object": oid + 2, "_sql": f"PRIMARY KEY {columns}"})
     return rows
 
 
-def _spelled(found: Sequence[Object]) -> list[dict[str, Any]]:
+def _spelled(relations: Sequence[Object]) -> list[dict[str, Any]]:
     """The names of all relations, each with its schema and without."""
     named = [(r.schema, r.name, r.oid) for r in shapes().relations.values()]
-    for oid, one in _numbered(found):
-        named.append((one.schema, one.name, oid))
-        if one.key:
-            named.append((one.schema, _key_name(one), oid + 1))
+    for oid, relation in _numbered(relations):
+        named.append((relation.schema, relation.name, oid))
+        if relation.key:
+            named.append((relation.schema, _key_name(relation), oid + 1))
     schemas: dict[str, list[str]] = {}
     for schema, name, _ in named:
         schemas.setdefault(name, []).append(schema)

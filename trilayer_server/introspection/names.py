@@ -102,10 +102,10 @@ def _called(node: dict[str, Any], text: bytes) -> tuple[str, int]:
     written = written_at(node, text)
     if node.get("function_name") == "timezone":
         return "timezone", 2
-    if (found := _WORD.match(written)) is None:
+    if (word := _WORD.match(written)) is None:
         return "", 0
-    name = found[1].lower()
-    if not found[2]:
+    name = word[1].lower()
+    if not word[2]:
         return ("interval", 1) if name == "interval" else ("", 0)
     if name == "trim":
         side = _OF_TRIM.match(written)

@@ -38,7 +38,7 @@ class Attribute:
         name: Its name.
         type: The number of its type in PostgreSQL.
         modifier: The type's modifier; -1 without.
-        comment: What it is, in words; empty if nothing is known.
+        comment: What it is, in words; may be empty.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Object:
         kind: `v` for a view, `r` for a table.
         columns: Its columns, in order.
         key: The columns that identify a row; empty if none are known to.
-        comment: What it is, in words; empty if nothing is known.
+        comment: What it is, in words; may be empty.
         definition: What a view means, as a SELECT over its source; empty for a table.
     """
 
@@ -94,14 +94,14 @@ def objects(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> list[Objec
 
 
 def _types(database: duckdb.DuckDBPyConnection, names: set[str]) -> Mapping[str, tuple[int, int]]:
-    """The number and modifier of the type that a client is told for each type of DuckDB."""
+    """The number and modifier of the type that a client sees for each type of DuckDB."""
     wanted = sorted(names)
     if not wanted:
         return {}
     select = ", ".join(f"NULL::{name} AS c{place}" for place, name in enumerate(wanted))
     table: pa.Table = database.sql(f"SELECT {select}").to_arrow_table()
-    found = [type_of(field.type) for field in table.schema]
-    return {name: (one.oid, one.modifier) for name, one in zip(wanted, found, strict=True)}
+    kinds = [type_of(field.type) for field in table.schema]
+    return {name: (kind.oid, kind.modifier) for name, kind in zip(wanted, kinds, strict=True)}
 
 
 def _object(
@@ -186,8 +186,8 @@ def _call(measure: Measure) -> str:
 def _comment(catalog: Catalog, schema: str, name: str, view: View | None) -> str:
     if view:
         bounds = ", ".join(f"{column} ({how})" for column, how in view.approximate.items())
-        said = f"Stream {view.stream.name}, {_HOLDS[schema]}."
-        return f"{said} Approximate: {bounds}." if bounds else said
+        comment = f"Stream {view.stream.name}, {_HOLDS[schema]}."
+        return f"{comment} Approximate: {bounds}." if bounds else comment
     if schema in LAYERS:
         return f"A query of the catalog over the layer {schema}."
     if schema == "alerts":
@@ -217,5 +217,5 @@ def _of_key(key: Key) -> str:
 def _of_measure(measure: Measure) -> str:
     inputs = ", ".join(expression.shown for expression in measure.inputs.values())
     where = f" where {measure.where.shown}" if measure.where else ""
-    said = f"{measure.aggregate.kind.rstrip('_')}({inputs}){where}."
-    return f"{said} Approximate: {measure.bound}." if measure.bound else said
+    comment = f"{measure.aggregate.kind.rstrip('_')}({inputs}){where}."
+    return f"{comment} Approximate: {measure.bound}." if measure.bound else comment

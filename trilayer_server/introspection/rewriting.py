@@ -80,7 +80,7 @@ def rewrite(sql: str, session: SessionInfo, parser: duckdb.DuckDBPyConnection) -
         parser: A database that parses; it needs no views.
 
     Raises:
-        TemplateFault: A part of it is not supported.
+        SqlError: A part of it is not supported.
     """
     if (shown := _SHOW.match(sql)) is not None:
         return (shown["name"] and _shown(shown["name"], session, parser)) or Rewritten(sql)

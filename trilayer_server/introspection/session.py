@@ -1,4 +1,4 @@
-"""What a statement about the catalog may ask of the client's session."""
+"""The client's session, for statements about it or the catalog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSION = "15.0"
 _REPORTED = ("server_version", "server_encoding", "client_encoding", "DateStyle", "IntervalStyle",
              "TimeZone", "integer_datetimes", "standard_conforming_strings",
              "default_transaction_read_only", "in_hot_standby", "application_name")  # fmt: skip
-"""The settings that a client is told when it connects."""
+"""The settings that a client gets when it connects."""
 
 _OTHERS = ("tables", "alerts", "arrivals")
 
@@ -75,6 +75,6 @@ class SessionInfo:
         return own | {name.lower(): value for name, value in self.settings.items()}
 
     def reported(self) -> Mapping[str, str]:
-        """The settings that a client is told when it connects, by name as PostgreSQL writes it."""
-        known = self.all_settings()
-        return {name: known[name.lower()] for name in _REPORTED}
+        """The settings that a client gets when it connects, by name as PostgreSQL writes it."""
+        settings = self.all_settings()
+        return {name: settings[name.lower()] for name in _REPORTED}

@@ -128,11 +128,11 @@ class Shapes:
 
         Most columns of pg_catalog have a prefix of their own.
         """
-        found: dict[str, set[str]] = {}
+        types: dict[str, set[str]] = {}
         for relation in self.relations.values():
             for column in relation.columns:
-                found.setdefault(column.name, set()).add(column.type)
-        return {name: types.pop() for name, types in found.items() if len(types) == 1}
+                types.setdefault(column.name, set()).add(column.type)
+        return {name: each.pop() for name, each in types.items() if len(each) == 1}
 
     @cached_property
     def settings(self) -> Mapping[str, str]:

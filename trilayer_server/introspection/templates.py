@@ -6,20 +6,9 @@ Source: tables 9.27 and 9.29 of PostgreSQL's documentation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-
-class TemplateFault(Exception):
-    """A template can't be followed, or another part of a statement.
-
-    Attributes:
-        hint: What to write instead.
-        code: The SQLSTATE.
-    """
-
-    def __init__(self, message: str, hint: str, code: str = "0A000") -> None:
-        super().__init__(message)
-        self.hint, self.code = hint, code
+from trilayer_server.sql_error import SqlError, unsupported
 
 
 def to_char(template: str) -> str:
@@ -29,7 +18,7 @@ def to_char(template: str) -> str:
         return _date_text(template)
     try:
         return _number_text(template)
-    except TemplateFault:
+    except SqlError:
         if re.search(r"[A-Za-z]", bare):
             raise
         return _date_text(template)  # digits that mean nothing to a date
@@ -68,11 +57,10 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _unread(part: str, template: str, known: object) -> TemplateFault:
-    patterns = ", ".join(sorted(known))  # type: ignore[call-overload]  # a mapping or a list
-    return TemplateFault(
+def _unread(part: str, template: str, patterns: Iterable[str]) -> SqlError:
+    return unsupported(
         f"a template must consist of patterns that are known here; got {part!r} in {template!r}",
-        f"Write one of {patterns}, and other letters in double quotes",
+        f"Write one of {', '.join(sorted(patterns))}, and other letters in double quotes",
     )
 
 
@@ -199,17 +187,17 @@ _OF_NUMBER = re.compile(
 def _number_text(template: str) -> str:
     is_short = template.upper().startswith("FM")
     body = template[2:] if is_short else template
-    found = _OF_NUMBER.fullmatch(body)
+    match = _OF_NUMBER.fullmatch(body)
     if (
-        found is None
-        or (found["signed"] or found["currency"])
+        match is None
+        or (match["signed"] or match["currency"])
         or re.search("S|MI|PR", body, re.IGNORECASE)
     ):
-        raise TemplateFault(
+        raise unsupported(
             f"a number's template must consist of FM, 9, 0, comma and point; got {template!r}",
             "Write signs, currencies and other text outside of it, by ||",
         )
-    whole, part = found["whole"], found["part"]
+    whole, part = match["whole"], match["part"]
     digits = re.sub("[,Gg]", "", whole)
     zeros = len(digits) - digits.index("0") if "0" in digits else 0
     places, after = [], 0
@@ -219,8 +207,8 @@ def _number_text(template: str) -> str:
         else:
             after += 1
     fixed = part.rfind("0") + 1 if part and is_short else len(part or "")
-    before = found["before"].replace('"', "")
-    behind = body[found.end("part") if part is not None else found.end("whole") :].replace('"', "")
+    before = match["before"].replace('"', "")
+    behind = body[match.end("part") if part is not None else match.end("whole") :].replace('"', "")
     point = "true" if part is not None else "false"
     decimals = len(part or "")
     made = (

@@ -8,7 +8,7 @@ import ssl
 from dataclasses import dataclass
 
 from trilayer_core.errors import SettingsError
-from trilayer_server.engine.question import Refusal
+from trilayer_server.sql_error import SqlError
 from trilayer_server.users import Users
 from trilayer_server.wire import messages, scram
 from trilayer_server.wire.messages import Body, ProtocolFault
@@ -55,25 +55,25 @@ async def authenticate(
         Whether it has; False if there are no users.
 
     Raises:
-        Refusal: It is not, or nobody can tell.
+        SqlError: It is not, or the users can't be read.
         ProtocolFault: It sends something else.
     """
     try:
-        known = users.all()
+        accounts = users.all()
     except SettingsError as error:
         logger.error("a client is refused: %s", error)
-        raise Refusal(
+        raise SqlError(
             "28000", "the users of this server can't be read", "The server's log has more"
         ) from None
-    if not known:
+    if not accounts:
         if is_local:
             return False
-        raise Refusal(
+        raise SqlError(
             "28000",
             "a server that others reach must have users; it has none",
             "Add one on its machine: `trilayer user add NAME`",
         )
-    user = known.get(name)
+    user = accounts.get(name)
     exchange = scram.Exchange(user.verifier if user else users.pretended(name))
     writer.write(messages.sasl([scram.MECHANISM]))
     body = await _answer(reader, writer)
@@ -83,7 +83,7 @@ async def authenticate(
     writer.write(messages.sasl_continue(exchange.first(body.take(size))))
     proven = exchange.final((await _answer(reader, writer)).rest)
     if proven is None or user is None:
-        raise Refusal("28P01", f'password authentication failed for user "{name}"')
+        raise SqlError("28P01", f'password authentication failed for user "{name}"')
     writer.write(messages.sasl_final(proven))
     return True
 

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import Question, Refusal, cancelled_by_user
+from trilayer_server.engine.query import Query
 from trilayer_server.engine.worker_process import Opened, Worker
+from trilayer_server.sql_error import SqlError, cancelled_by_user
 
 
 class Client:
@@ -52,7 +53,7 @@ class Client:
         return self._transaction and self._worker is not None and self._worker.ended
 
     def check(self, text: str) -> None:
-        """Raises Refusal for a statement that is too long to be looked at."""
+        """Raises SqlError for a statement that is too long to be parsed."""
         self._pool.limits.check_statement(len(text.encode()))
 
     async def begin(self) -> None:
@@ -93,20 +94,18 @@ class Client:
         else:
             self._pool.drop(worker)
 
-    async def open(self, question: Question, *rest: Any) -> tuple[Worker, Opened]:
+    async def open(self, query: Query, *rest: Any) -> tuple[Worker, Opened]:
         """Begins an answer, in a block of `worker`.
 
         Args:
-            question: The question.
+            query: The query.
             rest: The further arguments of `Worker.open`.
 
         Raises:
-            Refusal: There is no answer.
+            SqlError: There is no answer.
         """
         assert self._worker is not None
-        self._worker, opened = await self._pool.open(
-            self._worker, question, *rest, instead=self._take
-        )
+        self._worker, opened = await self._pool.open(self._worker, query, *rest, instead=self._take)
         self._at_work = self._worker
         return self._worker, opened
 
@@ -124,7 +123,7 @@ class Client:
         The first request to a worker must be `open`, or not be about what is newest.
 
         Raises:
-            Refusal: The client has cancelled it while it waited for a worker.
+            SqlError: The client has cancelled it while it waited for a worker.
         """
         self._cancelled = False
         if self._worker is None or (self._worker.ended and not self._transaction):
@@ -135,7 +134,7 @@ class Client:
         worker.timeout_s = self.timeout_s
         try:
             yield worker
-        except Refusal:
+        except SqlError:
             raise
         except BaseException:
             # What the worker has yet to send would be taken for the next answer.

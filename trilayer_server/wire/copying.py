@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trilayer_server.engine.question import Output, Refusal
+from trilayer_server.engine.query import Output
+from trilayer_server.sql_error import SqlError
 from trilayer_server.wire.text import LEADING
 
 _COPY = re.compile(
@@ -41,20 +42,20 @@ def copy_of(sql: str) -> Copy | None:
     """What a statement copies; None if it is no COPY.
 
     Raises:
-        Refusal: It copies elsewhere, or with an option that is not known.
+        SqlError: It copies elsewhere, or with an option that is not known.
     """
     if not _IS_COPY.match(sql):
         return None
-    if (found := _COPY.fullmatch(sql)) is None:
-        raise Refusal("42501", "COPY must be COPY ... TO STDOUT, since views are read-only")
-    query = found["query"] or f"SELECT {found['columns'] or '*'} FROM {found['table']}"
-    return Copy(query, _output(found["options"]))
+    if (match := _COPY.fullmatch(sql)) is None:
+        raise SqlError("42501", "COPY must be COPY ... TO STDOUT, since views are read-only")
+    query = match["query"] or f"SELECT {match['columns'] or '*'} FROM {match['table']}"
+    return Copy(query, _output(match["options"]))
 
 
 def _output(options: str) -> Output:
     words = [word.upper() for word in _WORDS.findall(options)]
     if len(words) > MOST_WORDS:
-        raise Refusal("54000", f"options of COPY must be at most {MOST_WORDS} words")
+        raise SqlError("54000", f"options of COPY must be at most {MOST_WORDS} words")
     format_, header = "TEXT", False
     while words:
         match words:
@@ -71,7 +72,7 @@ def _output(options: str) -> Output:
             case ["ENCODING", "'UTF8'" | "'UTF-8'", *words]:
                 pass
             case [name, *_]:
-                raise Refusal("0A000", f"COPY must have only FORMAT and HEADER; got {name}")
+                raise SqlError("0A000", f"COPY must have only FORMAT and HEADER; got {name}")
     match format_.strip("'"), header:
         case "TEXT", False:
             return "copy-text"
@@ -81,4 +82,4 @@ def _output(options: str) -> Output:
             return "copy-csv-header"
         case "BINARY", False:
             return "copy-binary"
-    raise Refusal("0A000", f"COPY must be in text, csv or binary; got {format_} {header or ''}")
+    raise SqlError("0A000", f"COPY must be in text, csv or binary; got {format_} {header or ''}")

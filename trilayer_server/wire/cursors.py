@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trilayer_server.engine.question import Refusal
+from trilayer_server.sql_error import SqlError
 from trilayer_server.wire.text import LEADING, first_word
 
 _NUMBER = r"[-+]?[0-9]{1,18}+"
@@ -74,21 +74,21 @@ def cursor_statement(sql: str) -> Declare | Fetch | Close:
     """What a statement does with a cursor that begins with one of `CURSOR_STATEMENTS`.
 
     Raises:
-        Refusal: A cursor can't do it here, or the statement is wrong.
+        SqlError: A cursor can't do it here, or the statement is wrong.
     """
-    if found := _DECLARE.fullmatch(sql):
-        return _declare(found)
-    if found := _FETCH.fullmatch(sql):
-        return Fetch(_name(found["name"]), _rows(found["direction"] or "NEXT"))
-    if found := _CLOSE.fullmatch(sql):
-        return Close(None if found["name"].upper() == "ALL" else _name(found["name"]))
+    if match := _DECLARE.fullmatch(sql):
+        return _declare(match)
+    if match := _FETCH.fullmatch(sql):
+        return Fetch(_name(match["name"]), _rows(match["direction"] or "NEXT"))
+    if match := _CLOSE.fullmatch(sql):
+        return Close(None if match["name"].upper() == "ALL" else _name(match["name"]))
     if first_word(sql) == "MOVE":
-        raise Refusal(
+        raise SqlError(
             "0A000",
             "rows of a cursor must be read with FETCH; got MOVE",
             "Leave the rows out with OFFSET in the cursor's SELECT, or read them with FETCH",
         )
-    raise Refusal(
+    raise SqlError(
         "42601",
         "a statement about a cursor must be DECLARE NAME CURSOR FOR SELECT ..., FETCH [NUMBER]"
         " FROM NAME or CLOSE NAME",
@@ -96,34 +96,34 @@ def cursor_statement(sql: str) -> Declare | Fetch | Close:
 
 
 def declare_of(sql: str) -> Declare | None:
-    """A DECLARE; None for another statement. Raises Refusal if it is wrong."""
-    found = cursor_statement(sql) if first_word(sql) == "DECLARE" else None
-    return found if isinstance(found, Declare) else None
+    """A DECLARE; None for another statement. Raises SqlError if it is wrong."""
+    statement = cursor_statement(sql) if first_word(sql) == "DECLARE" else None
+    return statement if isinstance(statement, Declare) else None
 
 
 def fetch_of(sql: str) -> Fetch | None:
-    """A FETCH; None for another statement. Raises Refusal if it is wrong."""
-    found = cursor_statement(sql) if first_word(sql) == "FETCH" else None
-    return found if isinstance(found, Fetch) else None
+    """A FETCH; None for another statement. Raises SqlError if it is wrong."""
+    statement = cursor_statement(sql) if first_word(sql) == "FETCH" else None
+    return statement if isinstance(statement, Fetch) else None
 
 
-def _declare(found: re.Match[str]) -> Declare:
-    options = found["options"].upper().split()
+def _declare(match: re.Match[str]) -> Declare:
+    options = match["options"].upper().split()
     if unknown := set(options) - _OPTIONS:
-        raise Refusal("42601", f'syntax error at or near "{unknown.pop()}"')
+        raise SqlError("42601", f'syntax error at or near "{unknown.pop()}"')
     if "SCROLL" in options and "NO" not in options:
-        raise Refusal(
+        raise SqlError(
             "0A000",
             "a cursor must move forward only; got SCROLL",
             "Leave SCROLL out, and declare another cursor to read from the start again",
         )
-    if (found["hold"] or "").upper() == "WITH":
-        raise Refusal(
+    if (match["hold"] or "").upper() == "WITH":
+        raise SqlError(
             "0A000",
             "a cursor must end with its transaction; got WITH HOLD",
             "Send BEGIN before it, leave WITH HOLD out, and send COMMIT when it was read",
         )
-    return Declare(_name(found["name"]), found["query"], is_binary="BINARY" in options)
+    return Declare(_name(match["name"]), match["query"], is_binary="BINARY" in options)
 
 
 def _rows(direction: str) -> int | None:
@@ -136,12 +136,12 @@ def _rows(direction: str) -> int | None:
         case ["FORWARD", number] | [number] if number.lstrip("+").isdecimal() and int(number) > 0:
             return int(number)
         case ["FIRST" | "ABSOLUTE" | "RELATIVE" as place, *_]:
-            raise Refusal(
+            raise SqlError(
                 "0A000",
                 f"FETCH must be NEXT, FORWARD, ALL or a number of rows; got {place}",
                 "Leave rows out with OFFSET in the cursor's SELECT",
             )
-    raise Refusal(
+    raise SqlError(
         "55000",
         "cursor can only scan forward",
         "Declare another cursor to read from the start again",

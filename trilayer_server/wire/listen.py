@@ -16,8 +16,8 @@ from serving_layer.snapshot import Layer
 from trilayer_core.errors import UsageError
 from trilayer_server import accepting, introspection
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import Refusal
 from trilayer_server.metrics import Metrics
+from trilayer_server.sql_error import SqlError
 from trilayer_server.users import is_loopback
 from trilayer_server.wire import messages
 from trilayer_server.wire.authentication import Access, authenticate
@@ -115,7 +115,7 @@ class Server:
                 return
             self._admit(client)
             if self._access.encrypted and not encrypted:
-                raise Refusal("28000", "the connection must be encrypted", "Set sslmode=require")
+                raise SqlError("28000", "the connection must be encrypted", "Set sslmode=require")
             async with asyncio.timeout(STARTUP_S):
                 user = startup.options.get("user", "")
                 is_local = is_loopback(self._host) and is_loopback(address)
@@ -127,8 +127,8 @@ class Server:
                 await session.run(startup)
             finally:
                 del self._sessions[session.pid]
-        except Refusal as refusal:
-            writer.write(messages.error(refusal, "FATAL"))
+        except SqlError as error:
+            writer.write(messages.error_response(error, "FATAL"))
         except ProtocolFault as error:
             writer.write(messages.fatal("08P01", str(error)))
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
@@ -155,28 +155,28 @@ class Server:
         """The session of a client, which asks as `who`.
 
         Raises:
-            Refusal: There is no such layer or database.
+            SqlError: There is no such layer or database.
         """
         layer, version = _chosen(startup)
         pid, secret = next(self._pids), secrets.token_bytes(KEY_BYTES)
         client = Client(self._pool, who, version)
-        known = introspection.SessionInfo(
+        info = introspection.SessionInfo(
             startup.options.get("database", DATABASE),
             startup.options.get("user", ""),
             layer,
             startup.options.get("application_name", ""),
             pid=pid,
         )
-        return Session(Connection(reader, writer), client, layer, known, self._metrics, pid, secret)
+        return Session(Connection(reader, writer), client, layer, info, self._metrics, pid, secret)
 
     def _admit(self, client: str, spare: int = 0, spare_each: int = 0) -> None:
-        """Raises Refusal if there are too many clients."""
+        """Raises SqlError if there are too many clients."""
         limits = self._pool.limits
         if self._clients.total() > limits.connections + spare:
-            raise Refusal("53300", f"at most {limits.connections} clients may be connected")
+            raise SqlError("53300", f"at most {limits.connections} clients may be connected")
         if self._clients[client] > limits.client_connections + spare_each:
             most = limits.client_connections
-            raise Refusal("53300", f"at most {most} clients may be connected from one address")
+            raise SqlError("53300", f"at most {most} clients may be connected from one address")
 
 
 def check_exposed(host: str, access: Access) -> None:
@@ -233,14 +233,14 @@ def _chosen(startup: Startup) -> tuple[Layer, int | None]:
     """The layer and the version that a client asks for.
 
     Raises:
-        Refusal: There is no such layer or database.
+        SqlError: There is no such layer or database.
     """
     option = _OPTION.search(startup.options.get("options", ""))
     given = startup.options.get("search_path") or (option and (option[1] or option[2])) or ""
     layer = layer_in(given) or "merged"
     database, at, version = startup.options.get("database", DATABASE).partition("@")
     if database != DATABASE or (at and not _VERSION.fullmatch(version)):
-        raise Refusal(
+        raise SqlError(
             "3D000",
             f"database must be {DATABASE} or {DATABASE}@VERSION; got {database}{at}{version}",
         )

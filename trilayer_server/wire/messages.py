@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trilayer_server.engine.question import Refusal
+from trilayer_server.sql_error import SqlError
 
 PROTOCOL = 3 << 16
 """Version 3.0, as the first number of a startup message."""
@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 20
 """The length of the longest message that a client may send."""
 
 IDLE, IN_TRANSACTION, FAILED = b"I", b"T", b"E"
-"""The states of a session's transaction, as `ready` says them."""
+"""The states of a session's transaction, as `ready` sends them."""
 
 
 class ProtocolFault(Exception):
@@ -44,19 +44,19 @@ class Body:
         """The next bytes."""
         if number < 0 or self._at + number > len(self._data):
             raise ProtocolFault(f"a message must have {number} more bytes; it has fewer")
-        found = self._data[self._at : self._at + number]
+        data = self._data[self._at : self._at + number]
         self._at += number
-        return found
+        return data
 
     def text(self) -> str:
         """The next text, which ends with a zero byte."""
         end = self._data.find(b"\0", self._at)
         if end < 0:
             raise ProtocolFault("a text in a message must end with a zero byte")
-        found = self._data[self._at : end]
+        text = self._data[self._at : end]
         self._at = end + 1
         try:
-            return found.decode()
+            return text.decode()
         except UnicodeDecodeError:
             raise ProtocolFault("a text in a message must be UTF-8") from None
 
@@ -82,11 +82,11 @@ class Body:
 
     def values(self) -> list[bytes | None]:
         """The next values, preceded by their number. NULL is None."""
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         for _ in range(self._number()):
             length = self.int32()
-            found.append(None if length == -1 else self.take(length))
-        return found
+            values.append(None if length == -1 else self.take(length))
+        return values
 
     def _number(self) -> int:
         return self.int16() & 0xFFFF
@@ -168,7 +168,7 @@ def sasl_final(data: bytes) -> bytes:
 
 
 def parameter(name: str, value: str) -> bytes:
-    """What the server says about itself."""
+    """A setting of the server."""
     return _message(b"S", _text(name) + _text(value))
 
 
@@ -226,7 +226,7 @@ def parameter_description(oids: Sequence[int]) -> bytes:
 
 
 def command_complete(tag: str) -> bytes:
-    """A statement has ended; the tag says which, and of how many rows."""
+    """A statement has ended; the tag has its kind and the number of its rows."""
     return _message(b"C", _text(tag))
 
 
@@ -244,15 +244,15 @@ EMPTY_QUERY = _message(b"I")
 PORTAL_SUSPENDED = _message(b"s")
 
 
-def error(refusal: Refusal, severity: str = "ERROR") -> bytes:
+def error_response(error: SqlError, severity: str = "ERROR") -> bytes:
     """The statement has failed; so has the connection if `severity` is FATAL."""
     fields = {
         b"S": severity,
         b"V": severity,
-        b"C": refusal.code,
-        b"M": refusal.message,
-        b"H": refusal.hint,
-        b"P": str(refusal.position) if refusal.position else "",
+        b"C": error.code,
+        b"M": error.message,
+        b"H": error.hint,
+        b"P": str(error.position) if error.position else "",
     }
     return _message(
         b"E", b"".join(kind + _text(text) for kind, text in fields.items() if text) + b"\0"
@@ -261,4 +261,4 @@ def error(refusal: Refusal, severity: str = "ERROR") -> bytes:
 
 def fatal(code: str, message: str, hint: str = "") -> bytes:
     """The connection ends."""
-    return error(Refusal(code, message, hint), "FATAL")
+    return error_response(SqlError(code, message, hint), "FATAL")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from trilayer_server.engine import requests
-from trilayer_server.engine.question import Question, Refusal
+from trilayer_server.engine.query import Query
+from trilayer_server.sql_error import SqlError
 from trilayer_server.wire.answering import Answering
 from trilayer_server.wire.client import Client
 from trilayer_server.wire.prepared import Portal, Prepared
@@ -25,21 +26,21 @@ class OpenCursors:
         """
         self._client, self._prepared, self._answering = client, prepared, answering
 
-    async def open(self, name: str, question: Question) -> None:
+    async def open(self, name: str, query: Query) -> None:
         """Opens a cursor.
 
         Args:
             name: Its name.
-            question: The SELECT that it reads.
+            query: The SELECT that it reads.
 
         Raises:
-            Refusal: It can't be opened.
+            SqlError: It can't be opened.
         """
-        cursor = Portal(question.sql, question, None, is_cursor=True)
+        cursor = Portal(query.sql, query, None, is_cursor=True)
         self._prepared.bind(name, cursor)
         try:
             async with self._answering.worker():
-                _, opened = await self._client.open(question, name, None)
+                _, opened = await self._client.open(query, name, None)
         except BaseException:
             del self._prepared.portals[name]
             raise
@@ -55,7 +56,7 @@ class OpenCursors:
             formats: The format of each column, or one for all.
 
         Raises:
-            Refusal: There is no such cursor, or it can't be read.
+            SqlError: There is no such cursor, or it can't be read.
         """
         cursor = self._prepared.cursor(name)
         if not cursor.open:
@@ -76,10 +77,10 @@ class OpenCursors:
         if portal is None or not portal.open:
             return
         async with self._client.worker() as worker:
-            with suppress(Refusal):  # a worker that has ended has closed everything
+            with suppress(SqlError):  # a worker that has ended has closed everything
                 await worker.close(name)
 
     async def close_all(self) -> None:
         """Closes all cursors, and no other portals."""
-        for name in [name for name, one in self._prepared.portals.items() if one.is_cursor]:
+        for name in [n for n, portal in self._prepared.portals.items() if portal.is_cursor]:
             await self.close(name)

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from trilayer_server.engine.question import Question, Refusal
+from trilayer_server.engine.query import Query
+from trilayer_server.sql_error import SqlError
 from trilayer_server.wire.cursors import Fetch
 
 MOST, MOST_BYTES = 2_000, 1 << 22
@@ -21,7 +22,7 @@ class Statement:
 
     Attributes:
         sql: Its text.
-        oids: The types of its parameters, as far as they are declared or found.
+        oids: The types of its parameters, as far as they are declared or inferred.
         columns: The columns of its answer; None until they are asked for.
     """
 
@@ -42,17 +43,17 @@ class Portal:
 
     Attributes:
         sql: The statement; of a cursor, the SELECT that it reads.
-        question: The statement with its values, and the formats of its columns.
+        query: The statement with its values, and the formats of its columns.
         columns: The columns of its answer; None until they are known.
         open: Whether the worker has more rows of it.
-        coming: Whether the worker was told to send the rows that the client asks for next.
+        coming: Whether the worker is already sending the rows that the client asks for next.
         is_cursor: Whether it was declared by SQL.
         rest: What is left of a FETCH whose client has limited the rows of a message.
         columns_bytes: How many bytes the columns keep.
     """
 
     sql: str
-    question: Question
+    query: Query
     columns: pa.Schema | None
     open: bool = False
     coming: bool = False
@@ -63,7 +64,7 @@ class Portal:
     @property
     def size(self) -> int:
         """How many bytes of the client it keeps."""
-        given = self.question.parameters
+        given = self.query.parameters
         values = sum(len(value or b"") + 8 for value in given.values)
         return len(self.sql) + values + self.columns_bytes
 
@@ -90,10 +91,10 @@ class _Kept(MutableMapping[str, _T]):
     def __getitem__(self, name: str) -> _T:
         return self._all[name]
 
-    def __setitem__(self, name: str, one: _T) -> None:
-        size = len(name) + one.size
+    def __setitem__(self, name: str, value: _T) -> None:
+        size = len(name) + value.size
         self.size += size - self.size_of(name)
-        self._all[name], self._sizes[name] = one, size
+        self._all[name], self._sizes[name] = value, size
 
     def __delitem__(self, name: str) -> None:
         del self._all[name]
@@ -121,39 +122,39 @@ class Prepared:
     replaced: bool = False
 
     def statement(self, name: str) -> Statement:
-        """The statement with a name. Raises Refusal if there is none."""
+        """The statement with a name. Raises SqlError if there is none."""
         if name not in self.statements:
-            raise Refusal("26000", f'prepared statement "{name}" does not exist')
+            raise SqlError("26000", f'prepared statement "{name}" does not exist')
         return self.statements[name]
 
     def portal(self, name: str) -> Portal:
-        """The portal with a name. Raises Refusal if there is none."""
+        """The portal with a name. Raises SqlError if there is none."""
         if name not in self.portals:
-            raise Refusal("34000", f'portal "{name}" does not exist')
+            raise SqlError("34000", f'portal "{name}" does not exist')
         return self.portals[name]
 
     def cursor(self, name: str) -> Portal:
-        """The cursor with a name. Raises Refusal if there is none."""
-        found = self.portals.get(name)
-        if found is None or not found.is_cursor:
-            raise Refusal("34000", f'cursor "{name}" does not exist')
-        return found
+        """The cursor with a name. Raises SqlError if there is none."""
+        portal = self.portals.get(name)
+        if portal is None or not portal.is_cursor:
+            raise SqlError("34000", f'cursor "{name}" does not exist')
+        return portal
 
     def prepare(self, name: str, statement: Statement) -> None:
-        """Keeps a statement. Raises Refusal if there are too many."""
+        """Keeps a statement. Raises SqlError if there are too many."""
         self._check_room(statement, self.statements, name)
         self.statements[name] = statement
 
     def deallocate(self, name: str) -> None:
-        """Forgets a statement. Raises Refusal if there is none of this name."""
+        """Forgets a statement. Raises SqlError if there is none of this name."""
         self.statement(name)
         del self.statements[name]
 
     def bind(self, name: str, portal: Portal) -> None:
-        """Keeps a portal. Raises Refusal if there are too many, or if a cursor has the name."""
+        """Keeps a portal. Raises SqlError if there are too many, or if a cursor has the name."""
         former = self.portals.get(name)
         if former is not None and former.is_cursor:
-            raise Refusal("42P03", f'cursor "{name}" already exists')
+            raise SqlError("42P03", f'cursor "{name}" already exists')
         self._check_room(portal, self.portals, name)
         if former is not None and former.open:
             self.replaced = True
@@ -166,12 +167,12 @@ class Prepared:
         self.portals[name] = portal
 
     def _check_room(self, more: _T, kept: _Kept[_T], name: str) -> None:
-        """Raises Refusal if there is no room for another one under a name."""
+        """Raises SqlError if there is no room for another one under a name."""
         number = len(self.statements) + len(self.portals) + (name not in kept)
         size = self.statements.size + self.portals.size + len(name) + more.size
         size -= kept.size_of(name)
         if number > MOST or size > MOST_BYTES:
-            raise Refusal(
+            raise SqlError(
                 "53200",
                 f"a client may keep {MOST:,} statements and portals, of {MOST_BYTES:,} bytes"
                 " together",
@@ -180,7 +181,7 @@ class Prepared:
 
     def end_transaction(self) -> bool:
         """Forgets portals; returns whether all of them were read to their end."""
-        is_sound = not self.replaced and not any(one.open for one in self.portals.values())
+        is_sound = not self.replaced and not any(portal.open for portal in self.portals.values())
         self.replaced = False
         self.portals.clear()
         return is_sound

@@ -54,22 +54,22 @@ class Exchange:
         """
         text = _text(message)
         without, _, proof = text.rpartition(",p=")
-        found = _attributes(without)
+        attributes = _attributes(without)
         header = base64.b64encode(self._header.encode()).decode()
-        if found.get("r") != self._nonce or found.get("c") != header:
+        if attributes.get("r") != self._nonce or attributes.get("c") != header:
             raise ProtocolFault("the last message of SCRAM must repeat what the first ones had")
         try:
             given = base64.b64decode(proof, validate=True)
         except ValueError:  # no base64, or not even ASCII
             raise ProtocolFault("the proof of SCRAM must be in base64") from None
-        said = f"{self._client_first},{self._server_first},{without}".encode()
-        signature = hmac.digest(self._verifier.stored_key, said, "sha256")
+        exchanged = f"{self._client_first},{self._server_first},{without}".encode()
+        signature = hmac.digest(self._verifier.stored_key, exchanged, "sha256")
         if len(given) != len(signature):
             return None
         key = bytes(a ^ b for a, b in zip(given, signature, strict=True))
         if not hmac.compare_digest(hashlib.sha256(key).digest(), self._verifier.stored_key):
             return None
-        proven = hmac.digest(self._verifier.server_key, said, "sha256")
+        proven = hmac.digest(self._verifier.server_key, exchanged, "sha256")
         return b"v=" + base64.b64encode(proven)
 
 

@@ -13,15 +13,10 @@ from serving_layer.snapshot import Layer
 from trilayer_server import introspection
 from trilayer_server.encoding.values import BINARY, TEXT, type_of
 from trilayer_server.engine import requests
-from trilayer_server.engine.question import (
-    NO_PARAMETERS,
-    Output,
-    Parameters,
-    Question,
-    Refusal,
-)
+from trilayer_server.engine.query import NO_PARAMETERS, Output, Parameters, Query
 from trilayer_server.engine.worker_process import Done
 from trilayer_server.metrics import Metrics
+from trilayer_server.sql_error import SqlError
 from trilayer_server.wire import messages
 from trilayer_server.wire.answering import Answering
 from trilayer_server.wire.client import Client
@@ -57,7 +52,7 @@ class Session:
         connection: Connection,
         client: Client,
         layer: Layer,
-        known: introspection.SessionInfo,
+        info: introspection.SessionInfo,
         metrics: Metrics,
         pid: int,
         secret: bytes,
@@ -68,7 +63,7 @@ class Session:
             connection: What the client sends, and where the answers go.
             client: Its worker.
             layer: The layer in which names without a schema are looked up.
-            known: What the client has said of itself.
+            info: What statements about the session return.
             metrics: What is measured.
             pid: What identifies the connection.
             secret: What a client needs in order to cancel its query.
@@ -76,7 +71,7 @@ class Session:
         self.pid, self._secret = pid, secret
         self._connection, self._client = connection, client
         self._send, self._drain = connection.send, connection.drain
-        self._settings = Settings(layer, known)
+        self._settings = Settings(layer, info)
         self._prepared = Prepared()
         self._answering = Answering(client, metrics, connection)
         self._cursors = OpenCursors(client, self._prepared, self._answering)
@@ -95,7 +90,7 @@ class Session:
         if startup.minor or refused:
             self._send(messages.older_protocol(refused))
         self._send(messages.authenticated())
-        for name, value in self._settings.known.reported().items():
+        for name, value in self._settings.info.reported().items():
             self._send(messages.parameter(name, value))
         self._send(messages.cancel_key(self.pid, self._secret))
         self._send(messages.ready(self._transaction))
@@ -130,14 +125,14 @@ class Session:
                     pass
                 case _:
                     raise ProtocolFault(f"a message must be of a known type; got {kind!r}")
-        except Refusal as refusal:
-            self._failed(refusal)
+        except SqlError as error:
+            self._failed(error)
             self._after_failure(kind)
         except (ProtocolFault, ConnectionError):
             raise
         except Exception as error:
             logger.exception("a statement has failed unexpectedly")
-            self._failed(Refusal("XX000", f"internal error: {error}", "The server's log has more"))
+            self._failed(SqlError("XX000", f"internal error: {error}", "The server's log has more"))
             self._after_failure(kind)
         # A client may wait for an error; and one that asks without reading must wait.
         if kind in (b"Q", b"S", b"H") or self._skips or not self._connection.keeps:
@@ -155,8 +150,8 @@ class Session:
             self._client.settle(sound=self._prepared.end_transaction())
         self._send(messages.ready(self._transaction))
 
-    def _failed(self, refusal: Refusal) -> None:
-        self._send(messages.error(refusal))
+    def _failed(self, error: SqlError) -> None:
+        self._send(messages.error_response(error))
         if self._transaction == messages.IN_TRANSACTION:
             self._transaction = messages.FAILED
 
@@ -186,13 +181,13 @@ class Session:
         elif (fetch := fetch_of(sql)) is not None:
             cursor = self._prepared.cursor(fetch.name)
             assert cursor.columns is not None  # it is opened when it is declared
-            formats = cursor.question.formats
+            formats = cursor.query.formats
             self._send(messages.row_description(_fields(cursor.columns, formats)))
             await self._fetch(fetch, formats)
         else:
-            question = self._question(sql)
+            query = self._query(sql)
             async with self._answering.worker():
-                worker, opened = await self._client.open(question)
+                worker, opened = await self._client.open(query)
                 self._send(messages.row_description(_fields(opened.schema, ())))
                 self._send_end(await self._answering.send_rows(worker))
 
@@ -211,7 +206,7 @@ class Session:
         word = first_word(sql)
         if _TO_SAVEPOINT.match(sql):  # no statement has changed anything
             if self._client.has_lost_state:
-                raise Refusal(
+                raise SqlError(
                     "25P02",
                     "the transaction can't go on, because its state has ended with the process that"
                     " answered it",
@@ -221,7 +216,7 @@ class Session:
                 self._transaction = messages.IN_TRANSACTION
             return "ROLLBACK"
         if self._transaction == messages.FAILED and word not in _END:
-            raise Refusal(
+            raise SqlError(
                 "25P02",
                 "current transaction is aborted, commands ignored until end of transaction block",
             )
@@ -263,10 +258,10 @@ class Session:
 
     async def _copy(self, sql: str, copied: Copy, parameters: Parameters) -> None:
         await self._command("")  # which refuses it if the transaction has failed
-        question = self._question(copied.query, copied.output, parameters)
+        query = self._query(copied.query, copied.output, parameters)
         async with self._answering.worker():
             with _placed(max(sql.find(copied.query), 0)):
-                worker, opened = await self._client.open(question)
+                worker, opened = await self._client.open(query)
             self._send(messages.copy_out(int(copied.is_binary), len(opened.schema)))
             done = await self._answering.send_rows(worker)
             self._send(messages.COPY_DONE + messages.command_complete(f"COPY {done.rows}"))
@@ -297,15 +292,15 @@ class Session:
 
     async def _declare(self, sql: str, declare: Declare, parameters: Parameters) -> None:
         if self._transaction == messages.IDLE:
-            raise Refusal(
+            raise SqlError(
                 "25P01",
                 "DECLARE CURSOR can only be used in transaction blocks",
                 "Send BEGIN before it",
             )
         formats = (BINARY,) if declare.is_binary else ()
-        question = self._question(declare.query, "wire", parameters, formats)
+        query = self._query(declare.query, "wire", parameters, formats)
         with _placed(max(sql.find(declare.query), 0)):
-            await self._cursors.open(declare.name, question)
+            await self._cursors.open(declare.name, query)
 
     async def _fetch(self, fetch: Fetch, formats: Sequence[int], most: int = 0) -> Fetch | None:
         """Sends the rows of a FETCH, but no more than `most` unless it is 0; what is left of it."""
@@ -331,8 +326,8 @@ class Session:
         name, statement = body.text(), self._prepared.statement(body.text())
         formats, given, results = body.int16s(), body.values(), body.int16s()
         parameters = Parameters(given, formats, statement.oids)
-        question = self._question(statement.sql, "wire", parameters, results)
-        self._prepared.bind(name, Portal(statement.sql, question, statement.columns))
+        query = self._query(statement.sql, "wire", parameters, results)
+        self._prepared.bind(name, Portal(statement.sql, query, statement.columns))
         self._send(messages.BIND_COMPLETE)
 
     async def _describe(self, body: Body) -> None:
@@ -349,9 +344,9 @@ class Session:
         elif (fetch := fetch_of(sql)) is not None:
             columns = self._prepared.cursor(fetch.name).columns
         else:
-            question = self._question(sql, "wire", Parameters(oids=oids))
+            query = self._query(sql, "wire", Parameters(oids=oids))
             async with self._answering.unmeasured() as worker:
-                oids, columns = await worker.describe(question)
+                oids, columns = await worker.describe(query)
             self._prepared.prepare(name, Statement(statement.sql, oids, columns))
         self._send(messages.parameter_description(oids))
         if columns is None or declare is not None:
@@ -369,12 +364,12 @@ class Session:
         if portal.columns is None:
             most = self._asked_for_next(name)
             async with self._answering.unmeasured():
-                _, opened = await self._client.open(portal.question, name, most)
+                _, opened = await self._client.open(portal.query, name, most)
             self._prepared.opened(name, opened.schema, opened.bytes)
             portal.open = True
             portal.coming = most is not None
         assert portal.columns is not None
-        self._send(messages.row_description(_fields(portal.columns, portal.question.formats)))
+        self._send(messages.row_description(_fields(portal.columns, portal.query.formats)))
 
     def _asked_for_next(self, portal: str) -> int | None:
         """How many rows of a portal the next message asks for: 0 for all, None if for none yet.
@@ -395,8 +390,8 @@ class Session:
             self._send(messages.EMPTY_QUERY)
             return
         if portal.is_cursor:
-            raise Refusal("0A000", f'cursor "{name}" must be read with FETCH')
-        given = portal.question.parameters
+            raise SqlError("0A000", f'cursor "{name}" must be read with FETCH')
+        given = portal.query.parameters
         if (tag := await self._command(portal.sql, given)) is not None:
             self._send(messages.command_complete(tag))
             return
@@ -404,7 +399,7 @@ class Session:
             await self._copy(portal.sql, copied, given)
             return
         if (fetch := portal.rest or fetch_of(portal.sql)) is not None:
-            portal.rest = await self._fetch(fetch, portal.question.formats, most)
+            portal.rest = await self._fetch(fetch, portal.query.formats, most)
             return
         async with self._answering.worker() as worker:
             if portal.coming:
@@ -412,9 +407,7 @@ class Session:
             elif portal.open:
                 await worker.fetch(requests.Fetch(name, most))
             else:
-                worker, opened = await self._client.open(
-                    portal.question, name, most, portal.columns
-                )
+                worker, opened = await self._client.open(portal.query, name, most, portal.columns)
                 self._prepared.opened(name, opened.schema, opened.bytes)
             done = await self._answering.send_rows(worker)
         portal.open = done.more
@@ -428,21 +421,21 @@ class Session:
             await self._cursors.close(name)
         self._send(messages.CLOSE_COMPLETE)
 
-    def _question(
+    def _query(
         self,
         sql: str,
         output: Output = "wire",
         parameters: Parameters = NO_PARAMETERS,
         formats: Sequence[int] = (),
-    ) -> Question:
-        return Question(
+    ) -> Query:
+        return Query(
             sql,
             self._settings.layer,
             self._client.version,
             output,
             parameters,
             formats,
-            session=self._settings.known,
+            session=self._settings.info,
         )
 
 
@@ -460,20 +453,20 @@ def _placed(at: int) -> Iterator[None]:
     """Counts the position of a mistake from the start of a text, of which a part is run."""
     try:
         yield
-    except Refusal as refusal:
-        if refusal.position:
-            refusal.position += at
+    except SqlError as error:
+        if error.position:
+            error.position += at
         raise
 
 
 def _fields(columns: pa.Schema, formats: Sequence[int]) -> list[Field]:
     """The descriptions of columns, with a format for each, or one for all."""
-    found = []
+    fields = []
     for place, column in enumerate(columns):
         kind = type_of(column.type)
         format_ = formats[place if len(formats) > 1 else 0] if formats else TEXT
-        found.append(Field(column.name, kind.oid, kind.size, kind.modifier, format_))
-    return found
+        fields.append(Field(column.name, kind.oid, kind.size, kind.modifier, format_))
+    return fields
 
 
 def _has_no_columns(sql: str) -> bool:

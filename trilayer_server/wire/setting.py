@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, replace
 
 from serving_layer.snapshot import LAYERS, Layer
-from trilayer_server.engine.question import Refusal
 from trilayer_server.introspection import SessionInfo
+from trilayer_server.sql_error import SqlError
 
 _SET = re.compile(
     r"\s*(?:SET\s+(?:SESSION\s+|LOCAL\s+)?(?P<name>\w+)\s*(?:=|\bTO\b)\s*(?P<value>.*)"
@@ -40,53 +40,53 @@ class Settings:
 
     Attributes:
         layer: The layer in which names without a schema are looked up.
-        known: What statements about the session return.
+        info: What statements about the session return.
         timeout_s: The limit on the time of an answer, in seconds; None for none.
     """
 
-    def __init__(self, layer: Layer, known: SessionInfo) -> None:
+    def __init__(self, layer: Layer, info: SessionInfo) -> None:
         """Begins with what the client has sent when it connected."""
         self.layer = self._first_layer = layer
-        self.known = known
+        self.info = info
         self.timeout_s: float | None = None
 
     def choose(self, chosen: Setting) -> None:
         """Sets what has an effect here; the rest is only remembered.
 
         Raises:
-            Refusal: The value is none, or there are too many.
+            SqlError: The value is none, or there are too many.
         """
         if chosen.name == "all":  # of RESET
             self.layer, self.timeout_s = self._first_layer, None
-            self.known = replace(self.known, layer=self.layer, settings={})
+            self.info = replace(self.info, layer=self.layer, settings={})
             return
-        others = {k: v for k, v in self.known.settings.items() if k != chosen.name}
+        others = {k: v for k, v in self.info.settings.items() if k != chosen.name}
         if chosen.name == "search_path":
             named = layer_in(chosen.value)
             self.layer = named or self._first_layer
-            self.known = replace(self.known, layer=self.layer, settings=others)
+            self.info = replace(self.info, layer=self.layer, settings=others)
             if named or not chosen.value:
                 return
         longest = max(len(chosen.name), len(chosen.value))
         if len(others) >= MOST_SETTINGS or longest > MOST_SETTING_BYTES:
-            raise Refusal(
+            raise SqlError(
                 "53400",
                 f"a client may have {MOST_SETTINGS} settings, each of at most"
                 f" {MOST_SETTING_BYTES:,} characters",
             )
         if chosen.name == "statement_timeout":
             self.timeout_s = seconds_of(chosen.value)
-        self.known = replace(self.known, settings={**others, chosen.name: chosen.value})
+        self.info = replace(self.info, settings={**others, chosen.name: chosen.value})
 
 
 def setting_of(sql: str) -> Setting | None:
     """What a statement sets; None if it sets nothing that has a name and a value."""
-    if (found := _SET.fullmatch(sql)) is None:
+    if (match := _SET.fullmatch(sql)) is None:
         return None
-    value = (found["value"] or "").strip().removesuffix(";").rstrip()
+    value = (match["value"] or "").strip().removesuffix(";").rstrip()
     if value.upper() == "DEFAULT":
         value = ""
-    return Setting((found["name"] or found["reset"]).lower(), value.strip("'"))
+    return Setting((match["name"] or match["reset"]).lower(), value.strip("'"))
 
 
 def layer_in(path: str) -> Layer | None:
@@ -102,10 +102,10 @@ def seconds_of(text: str) -> float | None:
     """A time limit in seconds, from milliseconds or with a unit; None for 0 or no limit.
 
     Raises:
-        Refusal: It is none.
+        SqlError: It is none.
     """
     if not text:
         return None
-    if (found := _DURATION.fullmatch(text)) is None:
-        raise Refusal("22023", f"statement_timeout must be a time, such as '5s'; got {text!r}")
-    return float(found[1]) * _SECONDS[found[2] or "ms"] or None
+    if (match := _DURATION.fullmatch(text)) is None:
+        raise SqlError("22023", f"statement_timeout must be a time, such as '5s'; got {text!r}")
+    return float(match[1]) * _SECONDS[match[2] or "ms"] or None

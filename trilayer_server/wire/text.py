@@ -17,8 +17,8 @@ _NOTHING = re.compile(r"(?:\s|;|--[^\n]*(?:\n|$)|/\*.*?\*/)*+", re.DOTALL)
 
 def first_word(sql: str) -> str:
     """The first word of a statement, in capitals; empty if it begins with none."""
-    found = _FIRST.match(sql)
-    return found[1].upper() if found else ""
+    match = _FIRST.match(sql)
+    return match[1].upper() if match else ""
 
 
 def is_nothing(text: str) -> bool:

@@ -17,7 +17,7 @@ from tests.support.served import Served
 from tests.support.waiting import until
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
-from trilayer_server.engine.question import EngineLimits
+from trilayer_server.engine.query import EngineLimits
 
 pytestmark = pytest.mark.slow
 

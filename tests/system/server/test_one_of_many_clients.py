@@ -19,7 +19,7 @@ from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import EngineLimits
+from trilayer_server.engine.query import EngineLimits
 from trilayer_server.http import serving as web
 from trilayer_server.http.application import app
 from trilayer_server.http.security import WebAccess

@@ -58,7 +58,7 @@ LAGGING = Lag(end={0: 8}, events=2, seconds=30.0, since_cut=60.0, ahead={})
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """A server on a store with two publications, of which the newest was reconciled, and segments
-    with two events in quarantine, one of them discarded. Both protocols have answered a question.
+    with two events in quarantine, one of them discarded. Both protocols have answered a query.
     """
     folder = tmp_path_factory.mktemp("monitored")
     store = Store(str(folder / "store"))

@@ -1,4 +1,4 @@
-"""The pool gives each client its own answers, whatever happened to the question before."""
+"""The pool gives each client its own answers, whatever happened to the query before."""
 
 import asyncio
 import gc
@@ -18,7 +18,8 @@ from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_server.engine.pool import STARTS, Pool
-from trilayer_server.engine.question import EngineLimits, Question, Refusal
+from trilayer_server.engine.query import EngineLimits, Query
+from trilayer_server.sql_error import SqlError
 from trilayer_server.wire.client import Client
 
 MANY = f"SELECT {', '.join(f'1 AS c{n}' for n in range(1_700))}"
@@ -31,7 +32,7 @@ def project(tmp_path):
 
 
 async def answer(pool, sql):
-    async with pool.ask(Question(sql, output="json")) as found:
+    async with pool.ask(Query(sql, output="json")) as found:
         return b"".join([chunk async for chunk in found.chunks()])
 
 
@@ -43,9 +44,9 @@ def test_an_answer_that_nobody_reads_is_not_another_client_s(project):
                 with pytest.raises(ZeroDivisionError):
                     await _fail(pool)
                 assert await answer(pool, "SELECT 'mine'") == b'[["mine"]]'
-            with pytest.raises(Refusal, match="wanted"):
-                async with pool.ask(Question("SELECT 'theirs'", output="json")):
-                    raise Refusal("0A000", "not what was wanted")
+            with pytest.raises(SqlError, match="wanted"):
+                async with pool.ask(Query("SELECT 'theirs'", output="json")):
+                    raise SqlError("0A000", "not what was wanted")
             assert await answer(pool, "SELECT 'mine'") == b'[["mine"]]'
 
     asyncio.run(run())
@@ -55,7 +56,7 @@ async def _fail(pool):
     client = Client(pool, "me", None)
     try:
         async with client.worker():
-            await client.open(Question("SELECT 'theirs'", output="wire"))
+            await client.open(Query("SELECT 'theirs'", output="wire"))
             raise ZeroDivisionError
     finally:
         client.settle()
@@ -67,11 +68,11 @@ def test_a_transaction_that_can_t_begin_takes_no_place(project, monkeypatch):
             client = Client(pool, "me", None)
 
             async def refused(who, version=None, *, fresh=True):
-                raise Refusal("XX001", "the store can't be read")
+                raise SqlError("XX001", "the store can't be read")
 
             with monkeypatch.context() as patched:
                 patched.setattr(pool, "lease", refused)
-                with pytest.raises(Refusal, match="can't be read"):
+                with pytest.raises(SqlError, match="can't be read"):
                     await client.begin()
             await client.begin()  # the only place is free
             client.end()
@@ -128,7 +129,7 @@ def test_a_loader_that_can_t_start_is_not_started_for_ever(project, monkeypatch,
             for _ in range(2):
                 with monkeypatch.context() as patched:
                     patched.setattr("sys.executable", shutil.which("false"))
-                    with pytest.raises(Refusal, match="again and again") as refused:
+                    with pytest.raises(SqlError, match="again and again") as refused:
                         await pool.state()
                 assert refused.value.code == "57P03"
                 assert caplog.messages.count("the loader has ended") == STARTS
@@ -138,7 +139,7 @@ def test_a_loader_that_can_t_start_is_not_started_for_ever(project, monkeypatch,
     asyncio.run(run())
 
 
-def test_a_question_is_cancelled_that_a_worker_with_newer_data_answers(tmp_path):
+def test_a_query_is_cancelled_that_a_worker_with_newer_data_answers(tmp_path):
     store = Store(str(tmp_path / "store"))
     run_once(store)
 
@@ -153,12 +154,12 @@ def test_a_question_is_cancelled_that_a_worker_with_newer_data_answers(tmp_path)
 
             async def ask():
                 async with client.worker():
-                    await client.open(Question(ENDLESS, output="wire"))
+                    await client.open(Query(ENDLESS, output="wire"))
 
             asking = asyncio.create_task(ask())
             await until_in_loop(lambda: set(pool.pids) - older)
             client.cancel()
-            with pytest.raises(Refusal, match="user request"):
+            with pytest.raises(SqlError, match="user request"):
                 await asking
             client.settle()
             assert await answer(pool, "SELECT 1") == b"[[1]]"
@@ -166,7 +167,7 @@ def test_a_question_is_cancelled_that_a_worker_with_newer_data_answers(tmp_path)
     asyncio.run(run())
 
 
-def test_nothing_is_kept_of_questions_that_were_cancelled(project):
+def test_nothing_is_kept_of_queries_that_were_cancelled(project):
     async def run():
         async with Pool(project) as pool:
             workers = [await cancelled(pool) for _ in range(2)]
@@ -177,13 +178,13 @@ def test_nothing_is_kept_of_questions_that_were_cancelled(project):
 
         async def ask():
             async with client.worker():
-                await client.open(Question(ENDLESS, output="wire"))
+                await client.open(Query(ENDLESS, output="wire"))
 
         asking = asyncio.create_task(ask())
         await until_in_loop(lambda: client._at_work is not None)
         worker = weakref.ref(client._at_work)
         client.cancel()
-        with pytest.raises(Refusal, match="user request"):
+        with pytest.raises(SqlError, match="user request"):
             await asking
         client.leave()
         return worker

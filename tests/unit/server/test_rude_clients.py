@@ -18,7 +18,7 @@ from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_server.engine.pool import Pool
-from trilayer_server.engine.question import EngineLimits, Question
+from trilayer_server.engine.query import EngineLimits, Query
 from trilayer_server.introspection import SessionInfo
 from trilayer_server.metrics import Metrics
 from trilayer_server.wire import connection, listen, prepared, session, setting
@@ -161,7 +161,7 @@ def test_the_bytes_of_what_is_prepared_are_summed_up():
             case 0:
                 kept.prepare(name, prepared.Statement(sql, [1], columns))
             case 1:
-                kept.bind(name, prepared.Portal(sql, Question(sql), None))
+                kept.bind(name, prepared.Portal(sql, Query(sql), None))
             case 2 if name in kept.portals:
                 kept.opened(name, columns, 100)
             case 3:
@@ -304,7 +304,7 @@ BOUND = framed(b"P", b"\0" + ENDLESS + b"\0\0") + framed(b"B", b"\0\0" + b"\0\0"
         framed(b"Q", ENDLESS) * 2,
         framed(b"Q", ENDLESS) + framed(b"P", b"\0" + b" " * 60_000 + b"\0\0\0") * 3,
     ],
-    ids=["one question", "a portal that it has described", "two questions", "many messages"],
+    ids=["one query", "a portal that it has described", "two queries", "many messages"],
 )
 def test_a_client_that_leaves_ends_what_it_has_asked(served, asked):
     with connected(served) as raw:

@@ -58,7 +58,7 @@ def asked(server, sql):
         return client.execute(sql).fetchall()
 
 
-def test_an_empty_store_is_loaded_before_the_first_question(serving, loaders):
+def test_an_empty_store_is_loaded_before_the_first_query(serving, loaders):
     with serving(CATALOG) as server:
         until(loaders)
         until(lambda: ready(server).status_code == 200)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.sales import catalog_on
 from trilayer_server.engine.keys import key_of
-from trilayer_server.engine.question import Refusal
+from trilayer_server.sql_error import SqlError
 from trilayer_server.wire.copying import copy_of
 from trilayer_server.wire.cursors import cursor_statement
 from trilayer_server.wire.setting import Setting, setting_of
@@ -40,13 +40,13 @@ BEGINS = [
 def test_a_statement_about_a_cursor_that_is_none():
     for begin in BEGINS:
         for filling in (" ", "a ", "1", "CURSOR ", "FORWARD ", '"" ', "/**/"):
-            with pytest.raises(Refusal):
+            with pytest.raises(SqlError):
                 cursor_statement(f"{begin}{filling * MANY}(")
 
 
 def test_spaces_in_a_copy():
     for text in (f"COPY x{' ' * MANY}y", f"COPY (SELECT 1){' ' * MANY}y"):
-        with pytest.raises(Refusal, match="COPY must be"):
+        with pytest.raises(SqlError, match="COPY must be"):
             copy_of(text)
     copied = copy_of(f"COPY (SELECT 1) TO STDOUT{' ' * MANY}CSV{' ' * MANY};")
     assert copied is not None
@@ -54,7 +54,7 @@ def test_spaces_in_a_copy():
 
 
 def test_many_options_of_a_copy():
-    with pytest.raises(Refusal, match="at most 100 words"):
+    with pytest.raises(SqlError, match="at most 100 words"):
         copy_of(f"COPY (SELECT 1) TO STDOUT {'CSV ' * MANY}")
 
 
@@ -75,6 +75,6 @@ def test_a_statement_that_is_nested_deeply_has_no_key(opens, closes):
 def test_a_number_of_rows_that_nobody_reads():
     for direction in ("", "+", "FORWARD "):
         for digit in ("9", "\u0663"):
-            with pytest.raises(Refusal, match="a statement about a cursor must be"):
+            with pytest.raises(SqlError, match="a statement about a cursor must be"):
                 cursor_statement(f"FETCH {direction}{digit * MANY} FROM c")
         assert cursor_statement(f"FETCH {direction}{'9' * 18} FROM c").name == "c"

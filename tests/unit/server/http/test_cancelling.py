@@ -1,4 +1,4 @@
-"""Questions that end early: cancelled, too slow, left by their client, or cut off by an error."""
+"""Queries that end early: cancelled, too slow, left by their client, or cut off by an error."""
 
 import asyncio
 import threading
@@ -10,22 +10,22 @@ import pytest
 import serving_layer
 from tests.support.waiting import until
 from trilayer_core.errors import EnvironmentFault, IntegrityError
-from trilayer_server.engine.question import Refusal
 from trilayer_server.http.faults import Failure
 from trilayer_server.http.limits import USUAL, Limits
-from trilayer_server.http.questions import Questions
+from trilayer_server.http.running import RunningQueries
 from trilayer_server.http.security import Requester
+from trilayer_server.sql_error import SqlError
 
 ARROW = "application/vnd.apache.arrow.stream"
 
 
 def running(served):
     with served.client() as client:
-        return [question["id"] for question in client.get("/v1/sql").json()["questions"]]
+        return [query["id"] for query in client.get("/v1/sql").json()["questions"]]
 
 
 def asking(served, sql, **more):
-    """A question under way in a thread; its answer or error is in the list that is returned."""
+    """A query under way in a thread; its answer or error is in the list that is returned."""
     found = []
 
     def ask():
@@ -39,7 +39,7 @@ def asking(served, sql, **more):
     return thread, found
 
 
-def test_a_question_is_listed_and_cancelled(serving):
+def test_a_query_is_listed_and_cancelled(serving):
     served = serving()
     thread, found = asking(served, "never", id="mine", layer="batch")
     until(lambda: running(served) == ["mine"])
@@ -67,7 +67,7 @@ def test_an_identifier_is_used_once_at_a_time(serving):
     thread.join(10)
 
 
-def test_a_question_ends_with_its_connection(serving):
+def test_a_query_ends_with_its_connection(serving):
     served = serving()
     with served.client() as client, pytest.raises(httpx.ReadTimeout):
         client.post("/v1/sql", json={"sql": "never"}, timeout=0.3)
@@ -101,7 +101,7 @@ def test_the_servers_time_limit_is_the_largest(serving):
 
 
 def test_an_answer_that_is_cut_off_is_no_answer(serving):
-    served = serving(late=[b"[[1]", None], broken=[b"[[1]", Refusal("58000", "it has died")])
+    served = serving(late=[b"[[1]", None], broken=[b"[[1]", SqlError("58000", "it has died")])
     for sql in ("late", "broken"):
         for format_ in ("json", "csv", "arrow"):
             with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
@@ -111,7 +111,7 @@ def test_an_answer_that_is_cut_off_is_no_answer(serving):
 
 
 def test_an_error_of_the_first_chunk_has_a_status(serving):
-    served = serving(early=[Refusal("58000", "the worker has died")])
+    served = serving(early=[SqlError("58000", "the worker has died")])
     answer = served.ask("early")
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
@@ -136,8 +136,8 @@ def test_csv_needs_a_protocol_that_marks_its_end(serving):
     assert b"HTTP/1.1" in answer.splitlines()[-1]
 
 
-def test_questions_at_once_are_limited(serving):
-    served = serving(limits=Limits(questions_each=1))
+def test_queries_at_once_are_limited(serving):
+    served = serving(limits=Limits(queries_each=1))
     thread, _ = asking(served, "never", id="first")
     until(lambda: running(served) == ["first"])
     answer = served.ask("never")
@@ -149,23 +149,23 @@ def test_questions_at_once_are_limited(serving):
     thread.join(10)
 
 
-def test_no_number_of_questions_of_others_has_a_client_refused():
-    questions = Questions(USUAL)
+def test_no_number_of_queries_of_others_has_a_client_refused():
+    queries = RunningQueries(USUAL)
     others = [Requester(f"client {number}", "reader", "127.0.0.1") for number in range(4)]
     late = Requester("late", "reader", "127.0.0.1")
     with ExitStack() as stack:
         for client in others:
             for _ in range(24):
-                stack.enter_context(questions.running(None, "merged", client))
-            with pytest.raises(Failure, match="at most 24 questions of one client"):
-                stack.enter_context(questions.running(None, "merged", client))
-        stack.enter_context(questions.running("mine", "merged", late))
-        assert questions.list()[-1].id == "mine"
-    assert questions.list() == []
+                stack.enter_context(queries.running(None, "merged", client))
+            with pytest.raises(Failure, match="at most 24 queries of one client"):
+                stack.enter_context(queries.running(None, "merged", client))
+        stack.enter_context(queries.running("mine", "merged", late))
+        assert queries.list()[-1].id == "mine"
+    assert queries.list() == []
 
 
 def test_a_client_of_python_never_takes_a_part_for_the_whole(serving):
-    served = serving(cut=[b"part", Refusal("58000", "the worker has died")], short=[b"part"])
+    served = serving(cut=[b"part", SqlError("58000", "the worker has died")], short=[b"part"])
     with serving_layer.connect(served.url) as connection:
         for sql in ("cut", "short"):
             with pytest.raises(IntegrityError, match="has ended early"):

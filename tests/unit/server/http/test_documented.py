@@ -49,7 +49,7 @@ def at(tmp_path_factory):
 
 
 @needs_curl
-def test_a_question(at):
+def test_a_query(at):
     said = subprocess.run(["bash", "-c", at(ASKS)], capture_output=True, check=True, timeout=60)
     assert json.loads(said.stdout)["rows"] == [ROW]
 

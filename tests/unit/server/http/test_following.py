@@ -11,10 +11,10 @@ import pytest
 from tests.support.served_http import counts, events
 from tests.support.waiting import until
 from trilayer_core.runtime.settings import Settings
-from trilayer_server.engine.question import Refusal
 from trilayer_server.http import serving as web
 from trilayer_server.http.limits import Limits
 from trilayer_server.serving import limits as serving_limits
+from trilayer_server.sql_error import SqlError
 
 EXAMPLE = [b'[["ann",1],["bob",2]]']
 
@@ -63,7 +63,7 @@ def test_progress_where_nothing_changes(own):
         assert after["provenance"]["streams"]["sales"]["head"] == {"0": 4}
 
 
-def test_whole_rows_are_the_key_of_other_questions(own):
+def test_whole_rows_are_the_key_of_other_queries(own):
     with own.served.follow("SELECT n FROM sold") as response:
         stream = events(response)
         assert next_of(stream, "snapshot")[1]["key"] == ["n"]
@@ -98,7 +98,7 @@ def test_what_can_not_be_followed(site, sql, more, said):
         assert said in response.json()["error"]["message"]
 
 
-def test_subscribers_of_one_question_share_its_evaluation(serving):
+def test_subscribers_of_one_query_share_its_evaluation(serving):
     served = serving(a=EXAMPLE)
     with served.follow("a") as one, served.follow("a") as two:
         streams = [events(one), events(two)]
@@ -112,7 +112,7 @@ def test_subscribers_of_one_question_share_its_evaluation(serving):
         assert len(served.engine.asked) == 2
 
 
-def test_a_question_that_takes_long_does_not_hold_up_the_others(serving):
+def test_a_query_that_takes_long_does_not_hold_up_the_others(serving):
     served = serving(a=EXAMPLE, b=EXAMPLE, c=EXAMPLE)
     with served.follow("a") as one, served.follow("b") as two, served.follow("c") as three:
         streams = [events(one), events(two), events(three)]
@@ -196,18 +196,18 @@ def test_a_slow_subscriber_gets_a_snapshot_in_place_of_changes(serving):
     assert len(found) < 39
 
 
-def test_a_question_that_can_not_be_answered_any_more(serving):
+def test_a_query_that_can_not_be_answered_any_more(serving):
     served = serving(a=EXAMPLE)
     with served.follow("a") as response:
         stream = events(response)
         next_of(stream, "snapshot")
-        served.engine.refusal = Refusal("XX001", "a file is missing")
+        served.engine.error = SqlError("XX001", "a file is missing")
         _, failed = next_of(stream, "failed")
         assert failed["error"]["code"] == "XX001"
         assert [*stream] == []
     with served.follow("a") as response:
         assert response.status_code == 503
-    served.engine.refusal = None
+    served.engine.error = None
     with served.follow("a") as response:
         next_of(events(response), "snapshot")
 
@@ -228,7 +228,7 @@ def test_subscribers_are_limited(serving):
     until(free)
 
 
-def test_different_questions_are_limited(serving):
+def test_different_queries_are_limited(serving):
     served = serving(a=EXAMPLE, b=EXAMPLE, limits=Limits(shared=1))
     with served.follow("a") as one:
         stream = events(one)
@@ -244,7 +244,7 @@ def test_different_questions_are_limited(serving):
     until(made_room)
 
 
-def test_different_questions_of_one_client_leave_room_for_others(serving):
+def test_different_queries_of_one_client_leave_room_for_others(serving):
     answers = dict.fromkeys("abcd", EXAMPLE)
     served = serving(limits=Limits(shared=4, shared_each=3), **answers)
     with ExitStack() as stack:
@@ -252,7 +252,7 @@ def test_different_questions_of_one_client_leave_room_for_others(serving):
             assert stack.enter_context(served.follow(name)).status_code == 200
         refused = stack.enter_context(served.follow("d"))
         assert refused.status_code == 429
-        assert "at most 3 different questions of one client" in refused.json()["error"]["message"]
+        assert "at most 3 different queries of one client" in refused.json()["error"]["message"]
         other = httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2"), timeout=20)
         with other.stream("GET", f"{served.url}/v1/subscribe?sql=d") as response:
             assert response.status_code == 200

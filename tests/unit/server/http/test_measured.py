@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.places import INSTALL
 from tests.support.served_http import opened
-from trilayer_server.engine.question import Refusal
+from trilayer_server.sql_error import SqlError
 
 PROMTOOL = shutil.which("promtool")
 
@@ -29,7 +29,7 @@ def values(text):
     }
 
 
-def test_the_store_and_the_questions(site):
+def test_the_store_and_the_queries(site):
     for sql in ("FROM sold", "SELECT 'secret'", "FROM mystery"):
         site.served.ask(sql)
     text = scraped(site.served)
@@ -59,7 +59,7 @@ def test_a_store_that_can_not_be_read_does_not_hide_the_rest(tmp_path):
     with made.connection, made.served:
 
         async def refused():
-            raise Refusal("XX001", "a file is missing")
+            raise SqlError("XX001", "a file is missing")
 
         made.served.store_reader.facts = refused
         found = values(scraped(made.served))

@@ -13,11 +13,11 @@ from trilayer.operations.quarantine import Quarantined
 from trilayer.operations.status import project_status
 from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
-from trilayer_server.engine.question import Refusal
 from trilayer_server.http import store_reader
 from trilayer_server.http.limits import Limits
 from trilayer_server.http.security import WebAccess
 from trilayer_server.http.store_reader import THREADS
+from trilayer_server.sql_error import SqlError
 
 ADMIN = WebAccess(lambda name, password: "admin" if password == "secret" else None)
 
@@ -99,7 +99,7 @@ def test_health(serving):
     served = serving(access=ADMIN)
     assert get(served, "/healthz") == {"status": "alive"}
     assert get(served, "/readyz") == {"status": "ready", "state": 1}
-    served.engine.refusal = Refusal("XX001", "/a/file is missing")
+    served.engine.error = SqlError("XX001", "/a/file is missing")
     assert get(served, "/healthz") == {"status": "alive"}
     assert "/a/file" not in get(served, "/readyz", 503)["error"]["message"]
     told = get(served, "/readyz", 503, auth=("root", "secret"))

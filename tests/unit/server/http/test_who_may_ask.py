@@ -173,7 +173,7 @@ def test_a_reader_may_not_change_anything(serving):
             assert "ann is a reader" in answer.json()["error"]["message"]
 
 
-def test_a_question_of_somebody_else_is_neither_listed_nor_cancelled(serving):
+def test_a_query_of_somebody_else_is_neither_listed_nor_cancelled(serving):
     served = serving(access=WITH_PASSWORDS)
     found = []
 

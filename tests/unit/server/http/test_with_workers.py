@@ -87,7 +87,7 @@ def test_the_forms_of_an_answer(served):
         assert connection.sql("FROM sold WHERE false").columns == ["buyer", "n"]
 
 
-def test_a_question_is_cancelled_wherever_it_is(served):
+def test_a_query_is_cancelled_wherever_it_is(served):
     answer = served.ask(ENDLESS, timeout_s=0.3)
     assert (answer.status_code, answer.json()["error"]["code"]) == (408, "57014")
     with served.client() as client, pytest.raises(httpx.ReadTimeout):
@@ -160,7 +160,7 @@ def test_the_state_of_the_store(served):
     assert view["columns"][1] == {"name": "n", "type": "BIGINT"}
 
 
-def test_questions_at_once_do_not_wait_for_a_long_one(served):
+def test_queries_at_once_do_not_wait_for_a_long_one(served):
     thread = threading.Thread(target=lambda: served.ask(ENDLESS, id="long", timeout_s=5))
     thread.start()
     with served.client() as client:

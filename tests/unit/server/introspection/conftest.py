@@ -46,7 +46,7 @@ def theirs(connection, ours, postgresql):
     with server.client(dbname="trilayer", autocommit=True) as owner:
         for statement in _statements(objects(connection._database, connection.catalog), ours):
             owner.execute(statement)
-        owner.execute("ANALYZE")  # without it PostgreSQL plans asyncpg's question for seconds
+        owner.execute("ANALYZE")  # without it PostgreSQL plans asyncpg's query for seconds
     options = (
         r"-c search_path=merged,\ tables -c TimeZone=UTC -c default_transaction_read_only=on"
         r" -c default_transaction_isolation=repeatable\ read"

@@ -8,9 +8,10 @@ import pytest
 
 from trilayer_core.compute.merging import open_duckdb
 from trilayer_server.engine.statements import parser
-from trilayer_server.introspection import TemplateFault, translated
+from trilayer_server.introspection import translated
 from trilayer_server.introspection.dialect import is_plain
 from trilayer_server.introspection.expressions import macros
+from trilayer_server.sql_error import SqlError
 
 EXPRESSIONS = [
     line
@@ -113,7 +114,7 @@ def test_what_both_mean_alike_stays(database, expression):
 )  # fmt: skip
 def test_an_expression_means_what_it_means_to_postgresql(database, expression, value):
     if value is None:
-        with pytest.raises(TemplateFault, match=r"literal|known"):
+        with pytest.raises(SqlError, match=r"literal|known"):
             asked(f"SELECT {expression}")
         return
     assert database.execute(asked(f"SELECT {expression}")).fetchall() == [(value,)]
@@ -149,5 +150,5 @@ def test_the_number_of_arguments_of_each_macro_is_read():
 
 @pytest.mark.parametrize("template", ["HH24:Mi", "MONTH mON", "Am", "FmDD", "DDTH", "RM", "9MI"])
 def test_a_template_that_postgresql_reads_otherwise_is_an_error(template):
-    with pytest.raises(TemplateFault):
+    with pytest.raises(SqlError):
         asked(f"SELECT to_char(current_date, '{template}')")

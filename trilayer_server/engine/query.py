@@ -1,14 +1,15 @@
-"""What is asked of the engine, what it may take, what comes back, and why it may refuse."""
+"""A query, its limits, and the error in place of an answer."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from serving_layer.snapshot import Layer
 from trilayer_server.introspection import SessionInfo
+from trilayer_server.sql_error import SqlError
 
 Output = Literal[
     "arrow", "json", "csv", "wire",
@@ -43,11 +44,11 @@ NO_PARAMETERS = Parameters()
 NOBODY = SessionInfo()
 
 SERVER = ""
-"""Who asks what the server itself needs to know, such as its status."""
+"""The client that the server itself is, which needs its status, for example."""
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """One SELECT, and in which form its answer is wanted.
 
     Attributes:
@@ -58,7 +59,7 @@ class Question:
         parameters: Values for the statement's parameters.
         formats: The format of each column, or one for all, if the output is `wire`.
         most_rows: How many rows are returned at most; None for all.
-        session: What a statement about the catalog or the session may ask.
+        session: The session, for statements about it or the catalog.
     """
 
     sql: str
@@ -74,53 +75,18 @@ class Question:
 STATEMENT_BYTES = 65_536
 """The length of the longest statement: one that is much longer takes seconds to parse."""
 
-CANCELLED = "57014"
-"""The SQLSTATE of an answer that was cancelled, or that took too long: query_canceled."""
-
 LOST = "58030"
 """The SQLSTATE of an answer whose process has ended by itself: io_error."""
 
 
-class Refusal(Exception):
-    """A question that has no answer.
-
-    Attributes:
-        code: The SQLSTATE.
-        message: What went wrong.
-        hint: What to do; empty if the message says it.
-        position: The character of the statement at which it was found, from 1 on; 0 if unknown.
-    """
-
-    def __init__(self, code: str, message: str, hint: str = "", position: int = 0) -> None:
-        super().__init__(message)
-        self.code, self.message, self.hint, self.position = code, message, hint, position
-
-    def to_json(self) -> Mapping[str, str | int]:
-        """The refusal as a JSON document."""
-        return {
-            "code": self.code,
-            "message": self.message,
-            "hint": self.hint,
-            "position": self.position,
-        }
-
-
-def cancelled_by_user() -> Refusal:
-    """Why there is no answer once its client has cancelled it.
-
-    It is made anew for each answer: an exception keeps the frames of every time it was raised.
-    """
-    return Refusal(CANCELLED, "canceling statement due to user request")
-
-
 @dataclass(frozen=True)
 class EngineLimits:
-    """What questions may take.
+    """What queries may take.
 
     Attributes:
-        workers: How many questions are answered at once, beside transactions; further ones wait.
-        threads: How many threads answer one question.
-        memory_mb: How much memory a question may take, beside the views.
+        workers: How many queries are answered at once, beside transactions; further ones wait.
+        threads: How many threads answer one query.
+        memory_mb: How much memory a query may take, beside the views.
         timeout_s: How long a worker may take for the next part of an answer, in seconds.
         transactions: How many transactions may keep a worker to themselves.
         statement_bytes: The length of the longest statement, with its parameters.
@@ -142,6 +108,6 @@ class EngineLimits:
     client_connections: int = 300
 
     def check_statement(self, size: int) -> None:
-        """Raises Refusal if so many bytes, with parameters, are too long for a statement."""
+        """Raises SqlError if so many bytes, with parameters, are too long for a statement."""
         if size > (most := self.statement_bytes):
-            raise Refusal("54000", f"a statement must have at most {most:,} bytes; got {size:,}")
+            raise SqlError("54000", f"a statement must have at most {most:,} bytes; got {size:,}")

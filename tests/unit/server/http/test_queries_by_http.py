@@ -1,4 +1,4 @@
-"""Questions by HTTP: the forms of an answer, its provenance, and what is refused."""
+"""Queries by HTTP: the forms of an answer, its provenance, and what is refused."""
 
 import csv
 import io
@@ -161,7 +161,7 @@ def test_a_body_without_a_length_is_limited_too(site):
     assert "at most 524,288 bytes" in answer.json()["error"]["message"]
 
 
-def test_a_refusal_has_its_code_hint_and_position(serving):
+def test_a_error_has_its_code_hint_and_position(serving):
     answer = serving().ask("refused")
     assert answer.status_code == 400
     assert answer.json()["error"] == {

@@ -1,4 +1,4 @@
-"""Why a question has no answer, as PostgreSQL says it: SQLSTATE, message, hint and position."""
+"""Why a query has no answer, as PostgreSQL says it: SQLSTATE, message, hint and position."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import duckdb
 
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
 from trilayer_server.encoding.tokens import TOKEN
-from trilayer_server.engine.question import Refusal
+from trilayer_server.sql_error import SqlError
 
 _CODES: Mapping[str, tuple[str, Sequence[tuple[str, str]]]] = {
     "Parser": ("42601", ()),
@@ -99,8 +99,8 @@ _KIND = re.compile(rf"\b({'|'.join(_CODES)}) Error: ")
 _MARK = re.compile(r"\n*^LINE (\d+): (.*)\n( *)\^.*\Z", re.MULTILINE | re.DOTALL)
 
 
-def refusal_of(error: BaseException, query: str = "") -> Refusal:
-    """The refusal that says what an error of the serving layer says.
+def sql_error_of(error: BaseException, query: str = "") -> SqlError:
+    """The error that says what an error of the serving layer says.
 
     Args:
         error: The error.
@@ -110,13 +110,13 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
     if isinstance(error, CoverageError | IntegrityError):
         return _of(error)
     if isinstance(error, MemoryError) and not text:
-        text = "Out of Memory Error: the question needs more memory than a worker may have"
+        text = "Out of Memory Error: the query needs more memory than a worker may have"
     cause = error.__context__ if isinstance(error, TrilayerError) else error
     # DuckDB marks the place of a mistake in its text, which the serving layer leaves out.
     said = str(cause).strip() if isinstance(cause, duckdb.Error) else text
     if (kind := _KIND.search(said)) is None:
         if isinstance(error, MemoryError):
-            return Refusal("53200", text)
+            return SqlError("53200", text)
         return _of(error if isinstance(error, TrilayerError) else TrilayerError(text))
     code, special = _CODES[kind[1]]
     plain = _MARK.sub("", said[kind.end() :]).strip()
@@ -128,13 +128,13 @@ def refusal_of(error: BaseException, query: str = "") -> Refusal:
     hint = next((advice for what, advice in _OF_TYPES if re.search(what, plain)), hint)
     # The serving layer's own hint knows the views.
     own = re.search(r"; ((?:did you mean|there (?:is|are)|to ask|\w+ is an? ).*)", text, re.DOTALL)
-    return Refusal(code, message, _sentence(own[1]) if own else hint, place)
+    return SqlError(code, message, _sentence(own[1]) if own else hint, place)
 
 
-def _of(error: TrilayerError) -> Refusal:
+def _of(error: TrilayerError) -> SqlError:
     # DuckDB's own advice is to change settings, which clients can't.
     message, hint = (part.split("\n\nPossible solutions:")[0] for part in error.parts())
-    return Refusal(error.sqlstate, message, _sentence(hint))
+    return SqlError(error.sqlstate, message, _sentence(hint))
 
 
 _MOST_CANDIDATES = 8

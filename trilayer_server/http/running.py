@@ -1,4 +1,4 @@
-"""The questions that run: who asks them, since when, and how they are cancelled."""
+"""The queries that run: who asks them, since when, and how they are cancelled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trilayer_server.http.security import Requester
 
 @dataclass
 class Running:
-    """One question that runs.
+    """One query that runs.
 
     Attributes:
         id: Its identifier.
@@ -65,7 +65,7 @@ class Running:
                 self._limit.reschedule(asyncio.get_running_loop().time())
 
     def to_json(self) -> dict[str, Any]:
-        """The question as a JSON document, without its SQL."""
+        """The query as a JSON document, without its SQL."""
         return {
             "id": self.id,
             "started": self.started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -75,8 +75,8 @@ class Running:
         }
 
 
-class Questions:
-    """All questions that run."""
+class RunningQueries:
+    """All queries that run."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -85,7 +85,7 @@ class Questions:
 
     @contextmanager
     def running(self, id_: str | None, layer: str, client: Requester) -> Iterator[Running]:
-        """Lists a question while it runs, or waits for a place among those of all clients.
+        """Lists a query while it runs, or waits for a place among those of all clients.
 
         Args:
             id_: Its identifier, if the client has chosen one.
@@ -93,48 +93,48 @@ class Questions:
             client: Who asks.
 
         Raises:
-            Failure: The identifier is in use, or too many questions of this client run.
+            Failure: The identifier is in use, or too many queries of this client run.
         """
-        got = sum(question.who == client.who for question in self._running.values())
-        if got >= (most := self._limits.questions_each):
+        got = sum(query.who == client.who for query in self._running.values())
+        if got >= (most := self._limits.queries_each):
             raise Failure(
                 429,
                 TOO_MANY,
-                f"at most {most} questions of one client must run at once; {got} do",
+                f"at most {most} queries of one client must run at once; {got} do",
                 "Ask again when one has been answered",
                 headers={"Retry-After": "1"},
             )
         id_ = id_ or f"q{next(self._numbers)}-{secrets.token_hex(4)}"
         if id_ in self._running:
-            raise Failure(409, "42710", f"id must not be that of a question that runs; got {id_!r}")
-        question = self._running[id_] = Running(id_, layer, client.who)
+            raise Failure(409, "42710", f"id must not be that of a query that runs; got {id_!r}")
+        query = self._running[id_] = Running(id_, layer, client.who)
         try:
-            yield question
+            yield query
         finally:
             del self._running[id_]
 
     def cancel(self, id_: str, client: Requester) -> Running:
-        """Cancels a question. A reader may cancel its own, and an admin each.
+        """Cancels a query. A reader may cancel its own, and an admin each.
 
         Raises:
-            Failure: No such question of this client runs.
+            Failure: No such query of this client runs.
         """
-        question = self._running.get(id_)
-        if question is None or not (client.is_admin or question.who == client.who):
+        query = self._running.get(id_)
+        if query is None or not (client.is_admin or query.who == client.who):
             raise Failure(
                 404,
                 NOT_FOUND,
-                f"id must be that of a question of yours that runs; got {id_!r}",
-                "GET /v1/sql lists the questions that run",
+                f"id must be that of a query of yours that runs; got {id_!r}",
+                "GET /v1/sql lists the queries that run",
             )
-        question.cancel()
-        return question
+        query.cancel()
+        return query
 
     def close(self) -> None:
         """Cancels all."""
-        for question in self._running.values():
-            question.cancel()
+        for query in self._running.values():
+            query.cancel()
 
     def list(self) -> list[Running]:
-        """The questions that run, oldest first."""
-        return sorted(self._running.values(), key=lambda question: question.started)
+        """The queries that run, oldest first."""
+        return sorted(self._running.values(), key=lambda query: query.started)
