@@ -42,13 +42,13 @@ from trilayer import (
     max_,
     mean,
     min_,
-    processes,
     sum_,
     tumbling,
 )
 from trilayer_core.log.broker import Log
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_local import processes
 
 RATE, WARM_UP_S, WINDOW_S = 2_000, 60.0, 20.0
 GENERATED = 20_000
