@@ -220,7 +220,7 @@ def test_a_wrong_changelog_says_what_is_wrong():
         (lambda: Changelog("Buyers", view=view), "name of a changelog"),
         (lambda: Changelog("b", view="by_buyer"), "view of changelog 'b' must be a View; got"),
         (lambda: Changelog("b", view=view, topic="a b"), "topic of changelog 'b' must be 1 to 249"),
-        (lambda: Changelog("b", view=view, topic=".."), "must not be . or ..; got '..'"),
+        (lambda: Changelog("b", view=view, topic=".."), "and not '.' or '..'; got '..'"),
         (lambda: Changelog("b", view=view, partitions=0), "partitions of changelog 'b' must be"),
         (lambda: Changelog("b", view=view, compacted=1), "compacted of changelog 'b' must be True"),
         (lambda: Catalog(views=[view], changelogs=["b"]), "must be a list of Changelog; got 'b'"),

@@ -1,4 +1,4 @@
-"""The SQL that judges events by the rules of alerts, which both Spark layers run.
+"""The SQL that evaluates the rules of alerts, which both Spark layers run.
 
 The layers differ in how they find the events before an event: the speed layer keeps the newest
 events of each key in the state of a streaming query, and the batch layer takes them from the master
@@ -108,7 +108,7 @@ def streamed_sql(group: AlertGroup, records: str, topic_id: str) -> str:
         SELECT {identity}, _partition, _newest[0]._offset AS _offset,
             _newest[0]._timestamp AS _timestamp, {FITS}, {", ".join(keys)},
             _newest[0].{EVENT} AS {EVENT},
-            transform(slice(_newest, 2, {group.last}), _one -> _one.{EVENT}) AS {BEFORE}
+            transform(slice(_newest, 2, {group.last}), _e -> _e.{EVENT}) AS {BEFORE}
         FROM (SELECT {of_key}, {newest} AS _newest FROM ({keyed}) GROUP BY {of_key})"""
 
 
@@ -121,7 +121,7 @@ def windowed_sql(group: AlertGroup, rows: str, new: str) -> str:
     Args:
         group: The alerts.
         rows: A table name of rows with `_topic_id`, the place, the stream's columns and `new`.
-        new: A boolean column: whether a row is an event to be judged. The others only precede.
+        new: A boolean column: whether the rules are evaluated for a row. The others only precede.
 
     Returns:
         A SELECT of `_topic_id`, the place, the keys, `_event` and `_before`.
@@ -139,7 +139,7 @@ def windowed_sql(group: AlertGroup, rows: str, new: str) -> str:
 
 
 def newest_sql(group: AlertGroup, rows: str) -> str:
-    """The newest events of each key in some rows, which are what later events are judged with.
+    """The newest events of each key in some rows, which rules over later events look back at.
 
     Args:
         group: The alerts.
@@ -172,12 +172,12 @@ def remembered_sql(group: AlertGroup, rows: str) -> str:
     of_key = ", ".join(["_partition", *keys])
     newest = f"max_by(struct(_offset, {EVENT}), _offset, {group.last})"
     return f"""
-        SELECT {of_key}, transform({newest}, _one -> _one.{EVENT}) AS _remembered
+        SELECT {of_key}, transform({newest}, _e -> _e.{EVENT}) AS _remembered
         FROM (SELECT _partition, _offset, {named}, {event_struct(group)} AS {EVENT} FROM {rows})
         GROUP BY {of_key}"""
 
 
-# -- joining what is known before ------------------------------------------------------------------
+# -- joining earlier events and profiles -----------------------------------------------------------
 
 
 def with_remembered(events: DataFrame, remembered: DataFrame, group: AlertGroup) -> DataFrame:
@@ -222,11 +222,11 @@ def with_profile(
     if file is not None:
         same.append(f"{file} = p.{PROFILE_FILE}")
     fields = ", ".join(f"p.{quoted(name)}" for name in profile_columns(view))
-    first = quoted(_FOUND)
+    matches = quoted(_MATCHES)
     return events.sparkSession.sql(
-        f"SELECT e.*, IF(p.{first}, struct({fields}), NULL) AS {profile_column(group, view)},"
+        f"SELECT e.*, IF(p.{matches}, struct({fields}), NULL) AS {profile_column(group, view)},"
         f" {version} AS {version_column(group, view)}"
-        f" FROM {{events}} e LEFT JOIN (SELECT *, true AS {first} FROM {{rows}}) p"
+        f" FROM {{events}} e LEFT JOIN (SELECT *, true AS {matches} FROM {{rows}}) p"
         f" ON {' AND '.join(same)}",
         events=events,
         rows=rows.hint("broadcast") if file is None else rows,
@@ -250,7 +250,7 @@ def without_profile(events: DataFrame, group: AlertGroup, view: View) -> DataFra
 PROFILE_FILE = "_profile_file"
 """The column with the number of the answer that a row of a view is from."""
 
-_FOUND = "_found"
+_MATCHES = "_matches"
 
 
 # -- what both share -------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def alerts_sql(group: AlertGroup, rows: str, *, may_not_fit: bool = False) -> st
     """The SELECT that `alerts_of` runs; `rows` is a table name."""
     rules = f"(SELECT *, {EVENT}.* FROM {rows}) AS _events"
     for number, alert in enumerate(group.alerts):
-        rules = f"({_judged_sql(group, alert, number, rules)}) AS _judged_{number}"
+        rules = f"({_evaluated_sql(group, alert, number, rules)}) AS _evaluated_{number}"
     fits = f"{FITS} AND " if may_not_fit else ""
     holding = ", ".join(f"IF({fits}_holds_{number}, {number}, NULL)" for number in range(_n(group)))
     # Exploded instead of filtered, for the same reason as above.
@@ -299,7 +299,7 @@ def _n(group: AlertGroup) -> int:
     return len(group.alerts)
 
 
-def _judged_sql(group: AlertGroup, alert: Alert, number: int, rows: str) -> str:
+def _evaluated_sql(group: AlertGroup, alert: Alert, number: int, rows: str) -> str:
     """The rows with `_holds_NUMBER`: whether the rule holds, evaluated in a scope of its own."""
     names = {
         **({LAST: f"slice({BEFORE}, 1, {alert.last})"} if alert.last else {}),
@@ -355,8 +355,8 @@ def _most_bytes() -> int:
 
 def _without(fields: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """The fields of an alert without some of them, which it lists in `cut`."""
-    kept = {field: "NULL" if field in names else sql for field, sql in fields.items()}
-    return {**kept, "cut": f"array({', '.join(map(literal, names))})"}
+    rest = {field: "NULL" if field in names else sql for field, sql in fields.items()}
+    return {**rest, "cut": f"array({', '.join(map(literal, names))})"}
 
 
 def _json_sql(fields: Mapping[str, str]) -> str:

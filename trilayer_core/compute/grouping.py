@@ -21,7 +21,7 @@ from sqlglot import exp
 from trilayer_core.definitions.aggregates.base import POSITION, State
 from trilayer_core.definitions.expressions import decimal_scale, is_decimal, normal_type
 from trilayer_core.definitions.stream import Source, Stream
-from trilayer_core.definitions.view import Kept, View
+from trilayer_core.definitions.view import StateGroup, View
 from trilayer_core.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -124,23 +124,18 @@ class Pass:
     def inputs(self) -> dict[str, str]:
         """The column of the pass for the SQL of each input: values, orders and filters."""
         filters = [view.filter.sql for view in self.views if view.filter]
-        return _numbered(
-            "_i",
-            [
-                *filters,
-                *(sql for view in self.views for kept in view.kept for sql in _input_sql(kept)),
-            ],
-        )
+        groups = [group for view in self.views for group in view.state_groups]
+        return _numbered("_i", [*filters, *(sql for group in groups for sql in _input_sql(group))])
 
     @cached_property
     def states(self) -> dict[str, str]:
         """The column of the pass for the SQL of each state."""
         populations = [self._population_sql(view) for view in self.views if view.filter]
         states = [
-            self._state_sql(kept, state)
+            self._state_sql(group, state)
             for view in self.views
-            for kept in view.kept
-            for state in kept.states.values()
+            for group in view.state_groups
+            for state in group.states.values()
         ]
         return _numbered("_s", populations + states)
 
@@ -165,9 +160,9 @@ class Pass:
         members = {self.keys[key.sql] for key in view.keys}
         return tuple(key for key in self.keys.values() if key in members)
 
-    def _state_sql(self, kept: Kept, state: State) -> str:
-        columns = {role: self.inputs[sql] for role, sql in kept.inputs.items()}
-        where = self.inputs[kept.where] if kept.where else None
+    def _state_sql(self, group: StateGroup, state: State) -> str:
+        columns = {role: self.inputs[sql] for role, sql in group.inputs.items()}
+        where = self.inputs[group.where] if group.where else None
         return aggregate_sql(state.partial, columns, "spark", where)
 
     def _population_sql(self, view: View) -> str:
@@ -251,13 +246,13 @@ class Pass:
 
     @cached_property
     def _columns(self) -> dict[str, dict[str, str]]:
-        """For each view, by name; kept, because micro-batches ask for it many times a second."""
+        """The columns by view; cached, because micro-batches use them many times a second."""
         return {
             view.name: {key.name: self.keys[key.sql] for key in view.keys}
             | {
-                column: self.states[self._state_sql(kept, state)]
-                for kept in view.kept
-                for column, state in kept.states.items()
+                column: self.states[self._state_sql(group, state)]
+                for group in view.state_groups
+                for column, state in group.states.items()
             }
             for view in self.views
         }
@@ -292,7 +287,7 @@ def plan(views: Sequence[View]) -> list[Pass]:
     by_source: dict[str, list[View]] = {}
     for view in views:
         by_source.setdefault(view.source.name, []).append(view)
-    return [Pass(group[0].source, tuple(group)) for group in by_source.values()]
+    return [Pass(of_source[0].source, tuple(of_source)) for of_source in by_source.values()]
 
 
 def partial_schema(view: View, extra: Mapping[str, pa.DataType] | None = None) -> pa.Schema:
@@ -334,8 +329,8 @@ def arrow_type(type_: str) -> pa.DataType:
     return pa.list_(arrow_type(normal_type(inner[0])))
 
 
-def _input_sql(kept: Kept) -> list[str]:
-    return [*kept.inputs.values(), *([kept.where] if kept.where else [])]
+def _input_sql(group: StateGroup) -> list[str]:
+    return [*group.inputs.values(), *([group.where] if group.where else [])]
 
 
 def _numbered(prefix: str, texts: Iterable[str]) -> dict[str, str]:

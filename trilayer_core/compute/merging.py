@@ -166,7 +166,7 @@ def _assembled_select(view: View, tables: Sequence[str], keep: Sequence[str], no
 def _with_cells_select(
     view: View, values: Mapping[str, str], assembled: Mapping[str, str], keep: Sequence[str]
 ) -> str:
-    """A SELECT of the final values of all aggregates, where cells are folded to a row for each key.
+    """A SELECT of the final values of all aggregates, with one row for the cells of a key.
 
     A row of each stored view is a row of the union, so that a condition on keys reaches every scan.
 
@@ -188,8 +188,8 @@ def _with_cells_select(
             running = f"sum({number}) OVER (PARTITION BY {keys} ORDER BY {CELL})"
             total = f"sum({number}) OVER (PARTITION BY {keys})"
             cells = f"(SELECT *, {running} AS _running, {total} AS _total FROM {cells})"
-        folded = f"{_final_sql(measure)} AS {quoted_duckdb(measure.name)}"
-        rows.append(f"SELECT {keys}, {folded} FROM {cells} GROUP BY {keys}")
+        final = f"{_final_sql(measure)} AS {quoted_duckdb(measure.name)}"
+        rows.append(f"SELECT {keys}, {final} FROM {cells} GROUP BY {keys}")
     union = " UNION ALL BY NAME ".join(rows)
     one_row = [f"any_value({quoted_duckdb(name)}) AS {quoted_duckdb(name)}" for name in values]
     for measure in view.celled:
@@ -230,12 +230,12 @@ def _over_states(sql: str, measure: Measure, prefix: str = "") -> str:
                 return exp.column(identifier(f"_{path[0]}"))
             if path[0] in lambda_names:
                 return node
-            found: exp.Expr = exp.column(identifier(f"{prefix}{measure.name}__{path[0]}"))
+            value: exp.Expr = exp.column(identifier(f"{prefix}{measure.name}__{path[0]}"))
             for field in path[1:]:
-                found = exp.Dot(
-                    this=exp.paren(found), expression=exp.to_identifier(field, quoted=True)
+                value = exp.Dot(
+                    this=exp.paren(value), expression=exp.to_identifier(field, quoted=True)
                 )
-            return found
+            return value
         return node
 
     return tree.transform(replace).sql("duckdb")
@@ -307,76 +307,6 @@ class Comparison:
         return not (self.differ or self.missing or self.extra)
 
 
-def compare(
-    connection: duckdb.DuckDBPyConnection,
-    view: View,
-    left: str,
-    right: str,
-    columns: Mapping[str, str],
-    show: int = 20,
-    into: str = "",
-    keep: Sequence[str] = (),
-    close: Mapping[str, str] | None = None,
-    answers: bool = False,
-) -> Comparison:
-    """Compares two tables, or queries in brackets, by the view's keys.
-
-    Args:
-        connection: The database.
-        view: The view whose keys the tables have.
-        left: The first table.
-        right: The second table.
-        columns: The columns to compare, with the permitted difference as SQL over the rows `l` and
-            `r`. For a floating-point sum this is a fraction of its magnitude. If it is infinite,
-            the sum depends on the order of addition, and all sums count as equal. All other columns
-            have an empty text and must be equal exactly.
-        show: The number of rows that do not match to return.
-        into: The name of a table to create, with a row for each key: `_kind`, the keys, and
-            `left_NAME` and `right_NAME` for each column.
-        keep: Columns that identify a row in addition to the view's keys.
-        close: For columns with several floating-point numbers, SQL that is true if the values `l`
-            and `r` differ by rounding only; see `State.close`.
-        answers: Whether the tables are answers, which may have fewer keys than partials.
-    """
-    keyed_by = [*keep, *(view.key_names if answers else (key.name for key in view.keys))]
-    compared = into or "_compared"
-    join = " AND ".join(
-        f"l.{quoted_duckdb(k)} IS NOT DISTINCT FROM r.{quoted_duckdb(k)}" for k in keyed_by
-    )
-    equal = " AND ".join(
-        _equal(name, within, (close or {}).get(name, "")) for name, within in columns.items()
-    )
-    kind = (
-        f"CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN {equal}"
-        " THEN 'match' ELSE 'differ' END"
-    )
-    keys = [
-        f"coalesce(l.{quoted_duckdb(k)}, r.{quoted_duckdb(k)}) AS {quoted_duckdb(k)}"
-        for k in keyed_by
-    ]
-    values = [f"{side}.{quoted_duckdb(name)} AS {quoted_duckdb(f'{label}_{name}')}"
-              for name in columns for side, label in (("l", "left"), ("r", "right"))]  # fmt: skip
-    joined = (
-        f"SELECT {kind} AS _kind, {', '.join([*keys, *values])} FROM (SELECT 1 AS _side, * FROM"
-        f" {left}) l FULL JOIN (SELECT 1 AS _side, * FROM {right}) r ON {join}"
-    )
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE {compared} AS {joined}")
-    found = connection.execute(f"SELECT _kind, count(*) FROM {compared} GROUP BY 1").fetchall()
-    counts = {str(kind_): int(number) for kind_, number in found}
-    shown = connection.sql(
-        f"SELECT * FROM {compared} WHERE _kind <> 'match' ORDER BY ALL LIMIT {show:d}"
-    ).to_arrow_table()
-    if not into:
-        connection.execute(f"DROP TABLE {compared}")
-    return Comparison(
-        counts.get("match", 0),
-        counts.get("differ", 0),
-        counts.get("missing", 0),
-        counts.get("extra", 0),
-        shown.to_pylist(),
-    )
-
-
 def compare_answers(
     connection: duckdb.DuckDBPyConnection,
     view: View,
@@ -395,19 +325,15 @@ def compare_answers(
         magnitudes: Whether the left answer has magnitudes. If not, floating-point sums are compared
             relative to themselves.
     """
-    columns = {}
+    equal = {}
     for measure in view.measures:
+        answer = quoted_duckdb(measure.name)
+        magnitude = f"greatest(abs(l.{answer}), abs(r.{answer}))"
         if magnitudes:
-            relative = (
-                f"l.{quoted_duckdb(measure.name + '__magnitude')}" if measure.magnitude_sql else ""
-            )
-        else:
-            answer = quoted_duckdb(measure.name)
-            relative = (
-                f"greatest(abs(l.{answer}), abs(r.{answer}))" if measure.magnitude_sql else ""
-            )
-        columns[measure.name] = _within(measure.tolerance, relative)
-    return compare(connection, view, left, right, columns, answers=True)
+            magnitude = f"l.{quoted_duckdb(measure.name + '__magnitude')}"
+        relative = magnitude if measure.magnitude_sql else ""
+        equal[measure.name] = _equal_sql(measure.name, measure.tolerance, relative)
+    return _compare(connection, view.key_names, left, right, equal)
 
 
 def compare_partials(
@@ -421,22 +347,81 @@ def compare_partials(
     """Merges two tables of partials and compares their states.
 
     Comparing states includes sums that are too large for the type of the answer.
+
+    Args:
+        connection: The database.
+        view: The view.
+        left: The first table.
+        right: The second table.
+        into: The name of a table to create, with a row for each key: `_kind`, the keys, and
+            `left_NAME` and `right_NAME` for each state.
+        keep: Columns that identify a row in addition to the view's keys.
     """
-    columns: dict[str, str] = {}
-    close: dict[str, str] = {}
+    equal = {}
     for measure in view.measures:
-        for state_column, state in measure.states.items():
+        for name, state in measure.states.items():
             column = quoted_duckdb(f"{measure.name}__{state.relative_to}")
             magnitude = f"greatest(l.{column}, r.{column})" if state.relative_to else ""
-            columns[state_column] = _within(state.tolerance, magnitude)
-            if state.close:
-                close[state_column] = state.close
-    merged_left, merged_right = (
-        f"({merge_select(view, [table], keep)})" for table in (left, right)
+            equal[name] = _equal_sql(name, state.tolerance, magnitude, state.close)
+    keys = [*keep, *(key.name for key in view.keys)]
+    left, right = (f"({merge_select(view, [table], keep)})" for table in (left, right))
+    return _compare(connection, keys, left, right, equal, into)
+
+
+def _compare(
+    connection: duckdb.DuckDBPyConnection,
+    keys: Sequence[str],
+    left: str,
+    right: str,
+    equal: Mapping[str, str],
+    into: str = "",
+) -> Comparison:
+    """Compares two tables, or queries in brackets, by their keys.
+
+    Args:
+        connection: The database.
+        keys: The columns that identify a row.
+        left: The first table.
+        right: The second table.
+        equal: The columns to compare, with SQL over the rows `l` and `r` that is true if the values
+            of a column count as equal.
+        into: The name of a table to create; see `compare_partials`.
+    """
+    compared = into or "_compared"
+    names = list(map(quoted_duckdb, keys))
+    kind = (
+        "CASE WHEN r._side IS NULL THEN 'missing' WHEN l._side IS NULL THEN 'extra' WHEN"
+        f" {' AND '.join(equal.values())} THEN 'match' ELSE 'differ' END"
     )
-    return compare(
-        connection, view, merged_left, merged_right, columns, into=into, keep=keep, close=close
+    columns = [
+        f"{kind} AS _kind",
+        *(f"coalesce(l.{name}, r.{name}) AS {name}" for name in names),
+        *(
+            f"{side}.{quoted_duckdb(name)} AS {quoted_duckdb(f'{label}_{name}')}"
+            for name in equal
+            for side, label in (("l", "left"), ("r", "right"))
+        ),
+    ]
+    # NULL is a key, which USING would not match.
+    same_key = " AND ".join(f"l.{name} IS NOT DISTINCT FROM r.{name}" for name in names)
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE {compared} AS SELECT {', '.join(columns)}"
+        f" FROM (SELECT 1 AS _side, * FROM {left}) l"
+        f" FULL JOIN (SELECT 1 AS _side, * FROM {right}) r ON {same_key}"
     )
+    numbers = connection.sql(f"SELECT _kind, count(*) FROM {compared} GROUP BY 1").fetchall()
+    shown = connection.sql(
+        f"SELECT * FROM {compared} WHERE _kind <> 'match' ORDER BY ALL LIMIT {_MOST_SHOWN}"
+    ).to_arrow_table()
+    if not into:
+        connection.execute(f"DROP TABLE {compared}")
+    return Comparison(**_NONE | dict(numbers), keys=shown.to_pylist())
+
+
+_MOST_SHOWN = 20
+"""The number of rows that do not match which a comparison returns."""
+
+_NONE = {"match": 0, "differ": 0, "missing": 0, "extra": 0}
 
 
 def present_compared_select(view: View, compared: str, labels: tuple[str, str]) -> str:
@@ -455,18 +440,25 @@ def present_compared_select(view: View, compared: str, labels: tuple[str, str]) 
     return f"SELECT _kind, {', '.join([*keys, *values])} FROM {compared} ORDER BY {', '.join(keys)}"
 
 
-def _within(tolerance: float, magnitude: str) -> str:
-    return f"{tolerance} * {magnitude}" if magnitude else ""
+def _equal_sql(name: str, tolerance: float, magnitude: str, close_sql: str = "") -> str:
+    """SQL of whether the values of a column in the rows `l` and `r` count as equal.
 
-
-def _equal(name: str, tolerance: str, close_sql: str = "") -> str:
+    Args:
+        name: The column.
+        tolerance: The permitted difference of a floating-point sum, as a fraction of its magnitude.
+        magnitude: SQL of the magnitude; empty if the values must be equal exactly. If it is
+            infinite, the sum depends on the order of addition, and all sums count as equal.
+        close_sql: For a column of several floating-point numbers, SQL that is true if the values
+            `l` and `r` differ by rounding only; see `State.close`.
+    """
     left, right = (f"{side}.{quoted_duckdb(name)}" for side in ("l", "r"))
     same = f"{left} IS NOT DISTINCT FROM {right}"
     if close_sql:
         of_states = re.sub(r"\b([lr])\.", lambda m: f"({m[1]}.{quoted_duckdb(name)}).", close_sql)
         return f"({same} OR coalesce({of_states}, false))"
-    if not tolerance:
+    if not magnitude:
         return same
-    close = f"abs({left} - {right}) <= {tolerance}"
-    beyond = f"isinf({tolerance}) AND {left} IS NOT NULL AND {right} IS NOT NULL"
+    within = f"{tolerance} * {magnitude}"
+    close = f"abs({left} - {right}) <= {within}"
+    beyond = f"isinf({within}) AND {left} IS NOT NULL AND {right} IS NOT NULL"
     return f"({same} OR coalesce({close} OR ({beyond}), false))"

@@ -145,13 +145,13 @@ def _failure_sql(guards: Sequence[Guard]) -> str:
     """The reason: the first expression that fails, and the values that it read."""
 
     def reason(guard: Guard) -> str:
-        said = f"failed expression: {guard.what} could not be computed: {guard.written}"
+        failure = f"failed expression: {guard.what} could not be computed: {guard.written}"
         if not guard.columns:
-            return literal(said)
+            return literal(failure)
         values = ", ".join(f"{literal(name)}, `{name}`" for name in guard.columns)
         options = "map('ignoreNullFields', 'false')"
         shown = f"to_json(named_struct({values}), {options})"
-        return f"concat({literal(f'{said}, from ')}, {shown})"
+        return f"concat({literal(f'{failure}, from ')}, {shown})"
 
     whens = " ".join(f"WHEN {_fails_sql([g.sql])} THEN {reason(g)}" for g in guards)
     return f"CASE {whens} END"

@@ -60,39 +60,39 @@ def _check(source: Rows, spark: SparkSession) -> None:
         made = source.rows(events, *tables)
         # A Spark Connect server analyses the function's DataFrame only when its schema is
         # requested.
-        found = list(made.schema) if isinstance(made, DataFrame) else None
+        returned = list(made.schema) if isinstance(made, DataFrame) else None
     except PySparkException as error:
         if "Connect" in type(error).__name__:  # the connection failed, not the function
             raise
-        raise _failed(source, error, _said(source, error)) from error
+        raise _failed(source, error, _spark_message(source, error)) from error
     except Exception as error:
         raise _failed(source, error, f"{type(error).__name__}: {error}") from error
-    if found is None:
+    if returned is None:
         raise DefinitionError(
             f"rows of {source.name!r} must return a DataFrame; got {type(made).__name__}"
             f"{'; end the function with `return`' if made is None else ''}"
         )
-    names = [column.name for column in found]
+    names = [column.name for column in returned]
     # Spelled as Spark does, without the quotes that a name inside a struct may need.
     declared = {c.name: c.dataType for c in spark.sql(_nothing_of(source.columns)).schema}
     for name, type_ in source.columns.items():
-        returned = [c.dataType.simpleString() for c in found if c.name == name]
-        if not returned:
+        types = [c.dataType.simpleString() for c in returned if c.name == name]
+        if not types:
             raise DefinitionError(
                 f"rows of {source.name!r} must return the column {name!r}, which its schema"
                 f" declares; it returns {', '.join(names)}{did_you_mean(name, names)}; rename it"
                 " in the function or in the schema"
             )
-        if len(returned) > 1:
+        if len(types) > 1:
             raise DefinitionError(
                 f"rows of {source.name!r} must return the column {name!r} once; it returns"
                 f" {', '.join(names)}; drop or rename one in the function"
             )
-        if returned[0] != declared[name].simpleString():
+        if types[0] != declared[name].simpleString():
             raise DefinitionError(
                 f"rows of {source.name!r} must return {name!r} as {type_}, as its schema declares;"
-                f" it returns {returned[0]}; cast it in the"
-                f" function{_or_declare(name, returned[0])}"
+                f" it returns {types[0]}; cast it in the"
+                f" function{_or_declare(name, types[0])}"
             )
 
 
@@ -111,8 +111,8 @@ def _or_declare(name: str, type_: str) -> str:
     return f", or declare `{name} {field.type}`"
 
 
-def _said(source: Rows, error: PySparkException) -> str:
-    """What Spark says of a function, without its codes; of an unknown column, the near miss."""
+def _spark_message(source: Rows, error: PySparkException) -> str:
+    """Spark's message without its codes; for an unknown column, the column that may be meant."""
     parameters = error.getMessageParameters() or {}
     if error.getCondition() in UNKNOWN_COLUMN:
         name = (parameters.get("objectName") or parameters.get("name", "")).strip('`"')
@@ -124,9 +124,9 @@ def _said(source: Rows, error: PySparkException) -> str:
     return re.sub(r"^\[[\w.]+\] |\.? SQLSTATE: .*", "", first)
 
 
-def _failed(source: Rows, error: Exception, says: str) -> DefinitionError:
+def _failed(source: Rows, error: Exception, reason: str) -> DefinitionError:
     return DefinitionError(
-        f"rows of {source.name!r}: the function fails{_place(source.rows, error)}: {says}"
+        f"rows of {source.name!r}: the function fails{_place(source.rows, error)}: {reason}"
     )
 
 
@@ -134,7 +134,7 @@ def _place(function: Any, error: Exception) -> str:
     """The line of the function's own file that an error comes from, as ` at FILE:LINE`.
 
     That is the innermost one in the traceback; or the one that Spark names, because with Spark
-    Connect the function has returned by the time that Spark looks at what it made; or that where
+    Connect the function has returned by the time that Spark analyses the result; or that where
     the function begins.
     """
     try:

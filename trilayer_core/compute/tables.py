@@ -190,24 +190,24 @@ def _boolean(value: Any) -> bool:
 
 
 def _date(value: Any) -> date:
-    found = date.fromisoformat(value.strip()) if isinstance(value, str) else value
-    if type(found) is not date:
+    day = date.fromisoformat(value.strip()) if isinstance(value, str) else value
+    if type(day) is not date:
         raise ValueError
-    return found
+    return day
 
 
 def _timestamp(value: Any) -> datetime:
-    found = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
-    if not isinstance(found, datetime):
+    moment = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
+    if not isinstance(moment, datetime):
         raise ValueError
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _local_timestamp(value: Any) -> datetime:
-    found = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
-    if not isinstance(found, datetime) or found.tzinfo:
+    moment = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
+    if not isinstance(moment, datetime) or moment.tzinfo:
         raise ValueError
-    return found
+    return moment
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:

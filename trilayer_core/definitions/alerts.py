@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from functools import cached_property
 from trilayer_core.definitions.expressions import (
     A_SCALAR,
     check_name,
+    check_topic,
     is_orderable,
     parse_expression,
 )
@@ -17,12 +17,11 @@ from trilayer_core.definitions.guards import guarded
 from trilayer_core.definitions.identity import digest
 from trilayer_core.definitions.rules import LAST, PROFILE, parse_rule
 from trilayer_core.definitions.stream import Stream
-from trilayer_core.definitions.syntax import column_sql
-from trilayer_core.definitions.view import Key, View
+from trilayer_core.definitions.view import Key, View, check_key, key_expressions
 from trilayer_core.errors import DefinitionError, short_traceback
 
 MOST_LAST = 100
-"""The most events before an event that a rule can look at."""
+"""The most events before an event that a rule can refer to."""
 
 ALERT_COLUMNS = {
     "alert": "string",
@@ -34,13 +33,11 @@ ALERT_COLUMNS = {
 }
 """The columns of an alert in the batch layer's files. `payload` is the JSON object."""
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
 
 @short_traceback
 @dataclass(frozen=True)
 class Alert:
-    """A rule that each event of a stream is judged by, within milliseconds and again in the batch.
+    """A rule that is evaluated for each event of a stream, at once and again in the batch run.
 
     The newest events before an event are those records of its partition with a lower offset that
     fit the schema and have an equal key, with the highest offsets. Their place in the log decides,
@@ -50,12 +47,12 @@ class Alert:
         name: Its name: lower-case letters, digits and single underscores.
         source: The stream; at least one view of the catalog must be over it.
         key: Column name to Spark SQL expression, or a list of plain columns. The records of a key
-            should be in one partition, because only events of the same partition are looked at.
+            should be in one partition, because `last` only has events of the same partition.
         rule: The condition, in Spark SQL over the stream's columns, `last` and `profile`. `last` is
             an array of the newest events before this one, newest first, as structs of all columns.
             `profile` is a struct of the key's row in the view, and NULL if there is none. A rule
             never fails: what would be an error, such as `last[0]` of an empty array, is NULL.
-        last: The number of events before an event that the rule looks at, at most 100.
+        last: The number of events before an event in `last`, at most 100.
         profile: The view that `profile` is a row of, as the batch layer has published it. Its key
             must be that of the alert.
         topic: The topic to which alerts are sent; by default `alerts.STREAM`.
@@ -77,22 +74,14 @@ class Alert:
             raise DefinitionError(
                 f"source of {what} must be a Stream; got {type(self.source).__name__}"
             )
-        if isinstance(self.key, str) or not self.key:
-            raise DefinitionError(
-                f"key of {what} must be a list of columns or a mapping of names to expressions, at"
-                f" least one; got {self.key!r}"
-            )
+        check_key(self.key, what)
         if type(self.last) is not int or not 0 <= self.last <= MOST_LAST:
             raise DefinitionError(
                 f"last of {what} must be a number of events from 0 to {MOST_LAST}; got"
                 f" {self.last!r}"
             )
         object.__setattr__(self, "topic", self.topic or f"alerts.{self.source.name}")
-        if not isinstance(self.topic, str) or not _TOPIC.fullmatch(self.topic):
-            raise DefinitionError(
-                f"topic of {what} must be 1 to 249 letters, digits, '.', '_' or '-'; got"
-                f" {self.topic!r}"
-            )
+        check_topic(self.topic, what)
         self._check_record_key(what)
         self._check_profile(what)
         for name, used in ((LAST, self.last), (PROFILE, self.profile)):
@@ -132,12 +121,7 @@ class Alert:
     @cached_property
     def keys(self) -> tuple[Key, ...]:
         """The key columns, checked."""
-        pairs = (
-            self.key.items()
-            if isinstance(self.key, Mapping)
-            else [(name, column_sql(name)) for name in self.key]
-        )
-        return tuple(self._key(name, sql) for name, sql in pairs)
+        return tuple(self._key(name, sql) for name, sql in key_expressions(self.key))
 
     def _key(self, name: str, sql: str) -> Key:
         what = f"key {name!r} of alert {self.name!r}"
@@ -195,7 +179,7 @@ def alert_id(alert: str, fingerprint: str, topic_id: str, partition: int, offset
 
 @dataclass(frozen=True)
 class AlertGroup:
-    """The alerts that are judged together, in one query: those of one stream and key.
+    """The alerts that are evaluated together, in one query: those of one stream and key.
 
     Attributes:
         alerts: The alerts, at least one, by name.
@@ -215,7 +199,7 @@ class AlertGroup:
 
     @property
     def last(self) -> int:
-        """The number of events before an event that the rules look at."""
+        """The number of events before an event that the rules refer to."""
         return max(alert.last for alert in self.alerts)
 
     @cached_property

@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from trilayer_core.definitions.alerts import Alert, AlertGroup, grouped
 from trilayer_core.definitions.changelogs import Changelog
-from trilayer_core.definitions.expressions import check_name
+from trilayer_core.definitions.expressions import check_all, check_different, check_name
 from trilayer_core.definitions.guards import guards_of
 from trilayer_core.definitions.sinks import Sink
 from trilayer_core.definitions.stream import Rows, Source, Stream, fingerprint_with
@@ -57,7 +58,7 @@ class Catalog:
         sinks: Where each publication is delivered.
         tables: Reference tables for queries, in addition to those of the views' rows.
         changelogs: The topics that hold merged views.
-        alerts: The rules that each event is judged by as it arrives.
+        alerts: The rules that are evaluated for each event as it arrives.
     """
 
     _: KW_ONLY
@@ -69,27 +70,20 @@ class Catalog:
     alerts: Sequence[Alert] = field(default=())
 
     def __post_init__(self) -> None:
-        for what, kind, found in (("views", View, self.views), ("queries", Query, self.queries)):
-            for one in found:
-                if not isinstance(one, kind):
-                    raise DefinitionError(
-                        f"{what} of a catalog must be a list of {kind.__name__}; got {one!r}"
-                    )
+        for what, items, kind in (
+            ("views", self.views, View),
+            ("queries", self.queries, Query),
+            ("changelogs", self.changelogs, Changelog),
+            ("alerts", self.alerts, Alert),
+            ("tables", self.tables, Table),
+        ):
+            check_all(f"{what} of a catalog", items, kind)
         if not self.views:
             raise DefinitionError("a catalog must have at least one view; got none")
         names = [view.name for view in self.views] + [query.name for query in self.queries]
-        _check_different("views and queries", names)
-        for what, sources in (
-            ("stream", [v.stream for v in self.views]),
-            ("source", [v.source for v in self.views]),
-        ):
-            by_name: dict[str, Source] = {}
-            for source in sources:
-                if by_name.setdefault(source.name, source) != source:
-                    raise DefinitionError(
-                        f"each {what} must be declared once; got two different ones named"
-                        f" {source.name!r}"
-                    )
+        check_different("views and queries", names)
+        _check_declared_once("stream", [view.stream for view in self.views])
+        _check_declared_once("source", [view.source for view in self.views])
         self._check_sinks()
         self._check_tables(names)
         topics = [stream.topic for stream in self.streams]
@@ -135,7 +129,7 @@ class Catalog:
 
         views = [view_of(view) for view in self.views]
         by_name = {view.name: view for view in views}
-        changelogs = [replace(one, view=by_name[one.view.name]) for one in self.changelogs]
+        changelogs = [replace(log, view=by_name[log.view.name]) for log in self.changelogs]
         alerts = [
             replace(
                 alert,
@@ -150,10 +144,6 @@ class Catalog:
     def _check_changelogs(self, taken: Sequence[str]) -> None:
         topics = [*taken]
         for changelog in self.changelogs:
-            if not isinstance(changelog, Changelog):
-                raise DefinitionError(
-                    f"changelogs of a catalog must be a list of Changelog; got {changelog!r}"
-                )
             if changelog.view not in self.views:
                 raise DefinitionError(
                     f"view of changelog {changelog.name!r} must be one of the catalog's; got"
@@ -165,12 +155,10 @@ class Catalog:
                     f" {changelog.topic!r}, which belongs to a stream or another changelog"
                 )
             topics.append(changelog.topic)
-        _check_different("changelogs", [changelog.name for changelog in self.changelogs])
+        check_different("changelogs", [changelog.name for changelog in self.changelogs])
 
     def _check_alerts(self, taken: Sequence[str]) -> None:
         for alert in self.alerts:
-            if not isinstance(alert, Alert):
-                raise DefinitionError(f"alerts of a catalog must be a list of Alert; got {alert!r}")
             if alert.source not in self.streams:
                 raise DefinitionError(
                     f"source of alert {alert.name!r} must be the stream of a view of the catalog;"
@@ -186,7 +174,7 @@ class Catalog:
                     f"topic of alert {alert.name!r} must be one of alerts alone; got"
                     f" {alert.topic!r}, which belongs to a stream or a changelog"
                 )
-        _check_different("alerts", [alert.name for alert in self.alerts])
+        check_different("alerts", [alert.name for alert in self.alerts])
         owners: dict[str, Stream] = {}
         for alert in self.alerts:
             if owners.setdefault(alert.topic, alert.source) != alert.source:
@@ -202,17 +190,12 @@ class Catalog:
                     f"a sink must be an instance of a subclass of Sink; got {sink!r}"
                 )
             check_name(str(getattr(sink, "name", "")), f"name of the sink {type(sink).__name__}")
-        _check_different("sinks", [sink.name for sink in self.sinks])
+        check_different("sinks", [sink.name for sink in self.sinks])
 
     def _check_tables(self, taken: Sequence[str]) -> None:
-        by_name: dict[str, Table] = {}
-        for table in (*(t for rows in self.rows for t in rows.tables), *self.tables):
-            if not isinstance(table, Table):
-                raise DefinitionError(f"tables of a catalog must be a list of Table; got {table!r}")
-            if by_name.setdefault(table.name, table) != table:
-                raise DefinitionError(
-                    f"each table must be declared once; got two different ones named {table.name!r}"
-                )
+        of_rows = [table for rows in self.rows for table in rows.tables]
+        _check_declared_once("table", [*of_rows, *self.tables])
+        for table in self.all_tables:
             if table.name in taken:
                 raise DefinitionError(
                     f"tables, views and queries must have different names; got {table.name} twice"
@@ -231,8 +214,8 @@ class Catalog:
     @property
     def all_tables(self) -> list[Table]:
         """The reference tables of the views' rows and of queries, without duplicates."""
-        found = [*(table for rows in self.rows for table in rows.tables), *self.tables]
-        return list({table.name: table for table in found}.values())
+        tables = [*(table for rows in self.rows for table in rows.tables), *self.tables]
+        return list({table.name: table for table in tables}.values())
 
     @property
     def streams(self) -> list[Stream]:
@@ -241,7 +224,7 @@ class Catalog:
 
     @property
     def alert_groups(self) -> tuple[AlertGroup, ...]:
-        """The alerts by stream and key; the alerts of a group are judged together."""
+        """The alerts by stream and key; those of a group are evaluated together."""
         return grouped(self.alerts)
 
     def groups_of(self, stream: Stream) -> tuple[AlertGroup, ...]:
@@ -254,21 +237,13 @@ class Catalog:
         Raises:
             UsageError: There is none.
         """
-        for alert in self.alerts:
-            if alert.name == name:
-                return alert
-        raise UsageError(
-            "alert must be one of the catalog's; got"
-            f" {name!r}{did_you_mean(name, [alert.name for alert in self.alerts])}"
-        )
+        return _named("alert", name, self.alerts)
 
     @property
     def rows(self) -> list[Rows]:
         """The `Rows` sources of the views, without duplicates."""
-        found = {
-            view.source.name: view.source for view in self.views if isinstance(view.source, Rows)
-        }
-        return list(found.values())
+        rows = [view.source for view in self.views if isinstance(view.source, Rows)]
+        return list({source.name: source for source in rows}.values())
 
     def stream(self, name: str) -> Stream:
         """The stream with this name.
@@ -276,13 +251,7 @@ class Catalog:
         Raises:
             UsageError: There is none.
         """
-        for stream in self.streams:
-            if stream.name == name:
-                return stream
-        raise UsageError(
-            "stream must be one of the catalog's; got"
-            f" {name!r}{did_you_mean(name, [s.name for s in self.streams])}"
-        )
+        return _named("stream", name, self.streams)
 
     def view(self, name: str) -> View:
         """The view with this name.
@@ -290,13 +259,7 @@ class Catalog:
         Raises:
             UsageError: There is none.
         """
-        for view in self.views:
-            if view.name == name:
-                return view
-        raise UsageError(
-            "view must be one of the catalog's; got"
-            f" {name!r}{did_you_mean(name, [v.name for v in self.views])}"
-        )
+        return _named("view", name, self.views)
 
     def views_of(self, stream: Stream) -> list[View]:
         """The views over a stream, including those over rows made from it."""
@@ -317,10 +280,26 @@ class Catalog:
         return fingerprint_with(self.stream(stream.name), views)
 
 
-def _check_different(what: str, names: Sequence[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DefinitionError(f"{what} must have different names; got {', '.join(twice)} twice")
+_Named = TypeVar("_Named", Alert, Stream, View)
+
+
+def _named(what: str, name: str, items: Sequence[_Named]) -> _Named:
+    """The one of a catalog's items that has a name."""
+    by_name = {item.name: item for item in items}
+    if name not in by_name:
+        raise UsageError(
+            f"{what} must be one of the catalog's; got {name!r}{did_you_mean(name, by_name)}"
+        )
+    return by_name[name]
+
+
+def _check_declared_once(what: str, items: Iterable[Source | Table]) -> None:
+    by_name: dict[str, Source | Table] = {}
+    for item in items:
+        if by_name.setdefault(item.name, item) != item:
+            raise DefinitionError(
+                f"each {what} must be declared once; got two different ones named {item.name!r}"
+            )
 
 
 @contextmanager
@@ -371,20 +350,20 @@ def load_catalog(name: str) -> Catalog:
                 " from your project's folder, or set `catalog` in trilayer.toml"
             ) from None
         raise UsageError(
-            f"catalog {name!r} must be importable; got {_said(error)}, at {_place(error, here)};"
+            f"catalog {name!r} must be importable; got {_summary(error)}, at {_place(error, here)};"
             " correct that line"
         ) from error
     catalog = getattr(module, attribute, None)
     if not isinstance(catalog, Catalog):
-        known = [k for k, v in vars(module).items() if isinstance(v, Catalog)]
+        catalogs = [k for k, v in vars(module).items() if isinstance(v, Catalog)]
         raise UsageError(
             f"catalog {name!r} must be a Catalog; got"
-            f" {type(catalog).__name__}{did_you_mean(attribute, known)}"
+            f" {type(catalog).__name__}{did_you_mean(attribute, catalogs)}"
         )
     return catalog
 
 
-def _said(error: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     """The kind and the text of an error, in one line."""
     text = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from trilayer_core.definitions.expressions import check_name
+from trilayer_core.definitions.expressions import check_name, check_topic
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import DefinitionError, short_traceback
-
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @short_traceback
@@ -24,7 +21,7 @@ class Changelog:
 
     Attributes:
         name: Its name in commands and messages: lower-case letters, digits and single underscores.
-        view: The view. Its answer must not depend on the moment at which it is asked for.
+        view: The view. Its answer must not depend on the moment of a query.
         topic: The topic; by default its name.
         partitions: The number of partitions with which the topic is created. More must not be added
             later, because the records of a key must stay in one partition.
@@ -49,13 +46,7 @@ class Changelog:
                 f" got {self.view.name!r}; use a tumbling or sliding window"
             )
         object.__setattr__(self, "topic", self.topic or self.name)
-        if not isinstance(self.topic, str) or not _TOPIC.fullmatch(self.topic):
-            raise DefinitionError(
-                f"topic of {what} must be 1 to 249 letters, digits, '.', '_' or '-'; got"
-                f" {self.topic!r}"
-            )
-        if self.topic in (".", ".."):
-            raise DefinitionError(f"topic of {what} must not be . or ..; got {self.topic!r}")
+        check_topic(self.topic, what)
         if not isinstance(self.compacted, bool):
             raise DefinitionError(
                 f"compacted of {what} must be True or False; got {self.compacted!r}"

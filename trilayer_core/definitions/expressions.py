@@ -1,13 +1,13 @@
 """The SQL expressions of definitions, checked without a JVM.
 
 Authors write Spark SQL. sqlglot parses it here, so that an unknown column, an aggregate in a key,
-or a function whose result changes from run to run is found when the catalog is declared. Every
-checked expression has a known type: Spark is told to cast to it, and DuckDB declares its columns
-with it, so that both layers and the merge agree.
+or a function whose result changes from run to run is an error when the catalog is declared. The
+type of every checked expression is derived: Spark casts to it, and DuckDB declares its columns with
+it, so that both layers and the merge agree.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -25,6 +25,7 @@ from trilayer_core.definitions.spark_types import (
 from trilayer_core.definitions.syntax import check_is_text, edited, parse_over
 from trilayer_core.errors import DefinitionError
 
+_TOPIC = re.compile(r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}")
 IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*\Z")
 _DECIMAL = re.compile(r"\bdecimal\b(?!:)(?:\(([^)]*)\))?")
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -106,6 +107,30 @@ def check_name(name: str, what: str) -> str:
             f" got {name!r}"
         )
     return name
+
+
+def check_topic(topic: str, what: str) -> None:
+    """Raises DefinitionError unless Kafka takes the name of a topic."""
+    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+        raise DefinitionError(
+            f"topic of {what} must be 1 to 249 letters, digits, '.', '_' or '-', and not '.' or"
+            f" '..'; got {topic!r}"
+        )
+
+
+def check_different(what: str, names: Sequence[str]) -> None:
+    """Raises DefinitionError if a name occurs twice."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DefinitionError(f"{what} must have different names; got {', '.join(twice)} twice")
+
+
+def check_all(what: str, items: object, kind: type) -> None:
+    """Raises DefinitionError unless all items of a list are of a class."""
+    listed = items if isinstance(items, Iterable) and not isinstance(items, str) else [items]
+    for item in listed:
+        if listed is not items or not isinstance(item, kind):
+            raise DefinitionError(f"{what} must be a list of {kind.__name__}; got {item!r}")
 
 
 def is_decimal(type_: str) -> bool:
@@ -212,7 +237,7 @@ class Expression:
 
     @property
     def shown(self) -> str:
-        """What people are told that it is."""
+        """The SQL for messages: what its author wrote, if there is one."""
         return self.written or self.sql
 
 
@@ -256,10 +281,11 @@ def parse_expression(
     # The author's own text is passed to Spark, in brackets. That is safe because sqlglot has
     # verified that it is exactly one expression.
     own = edited(sql, inference.edits).strip()
-    found = own if plain else f"try_cast(({own}) as {type_})"
-    sql_of_value = found if plain and parsed else _holdable(found, type_)
+    value = own if plain else f"try_cast(({own}) as {type_})"
+    if not (plain and parsed):
+        value = _holdable(value, type_)
     columns = frozenset(inference.columns)
-    return Expression(sql_of_value, type_, columns, sql.strip(), inference.total)
+    return Expression(value, type_, columns, sql.strip(), inference.total)
 
 
 _PARTS_OF_TYPES: dict[str, Sequence[int]] = {
@@ -301,7 +327,7 @@ def checked(
     inference = Inference(sql, what, schema)
     try:
         inference.type(expression)
-    finally:  # of two reasons, this one says what is behind the other
+    finally:  # this reason replaces the other one, of which it is the cause
         _refuse_clock(expression, inference, sql, what)
     return expression, inference
 
@@ -367,9 +393,9 @@ def _refuse_unrepeatable(
 ) -> None:
     for node in expression.walk():
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-        known = exp.FUNCTION_BY_NAME.get(name.upper())
+        kind = exp.FUNCTION_BY_NAME.get(name.upper())
         of_many = name == "any" or (
-            known is not None and issubclass(known, exp.AggFunc | exp.Explode)
+            kind is not None and issubclass(kind, exp.AggFunc | exp.Explode)
         )
         if isinstance(node, exp.Window | exp.Query | exp.Subquery) or (
             of_many and name not in table()

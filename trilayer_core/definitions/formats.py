@@ -73,7 +73,7 @@ class Format:
         raise NotImplementedError
 
     def content(self, value: bytes) -> Any:
-        """The event as nested dictionaries and lists, in which fields are looked for.
+        """The event as nested dictionaries and lists, by whose names unknown fields are counted.
 
         `trilayer replay` and `trilayer doctor` name fields that the schema does not have. None, as
         by default, has no such fields.

@@ -54,7 +54,7 @@ def code_of(function: Any) -> Any:
     """
     try:
         return _code(function, _root(function), {})
-    except _UnknownContent as error:
+    except _OpaqueObject as error:
         place = ".".join(reversed(error.path)) or "itself"
         raise DefinitionError(
             f"what {getattr(function, '__qualname__', function)} uses must be objects that pickle"
@@ -78,7 +78,7 @@ def _root(value: Any) -> types.FunctionType | None:
     return value if isinstance(value, types.FunctionType) else None
 
 
-class _UnknownContent(Exception):
+class _OpaqueObject(Exception):
     """An object whose content can't be read; `path` is where it is, innermost name first."""
 
     def __init__(self, value: Any) -> None:
@@ -139,7 +139,7 @@ def _code(value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> An
         seen: The values followed so far, numbered. They are stored because their ids are the keys.
 
     Raises:
-        _UnknownContent: The value is, or holds, an object that pickle can't describe.
+        _OpaqueObject: The value is, or holds, an object that pickle can't describe.
     """
     content = _content(value, by, seen)
     more = _beyond_content(value, by)
@@ -221,11 +221,11 @@ def _function(
         [_variable(name, cell, value, seen) for name, cell in inner],
         *(_code(v, value, seen) for v in (value.__defaults__, value.__kwdefaults__)),
     ]
-    said = source_of(value.__code__) or _bytecode(value.__code__)
+    source = source_of(value.__code__) or _bytecode(value.__code__)
     named = _named(sorted(_names(value.__code__)), value.__globals__, value, seen)
     # What functools.wraps sets is in the closure.
     own = {name: v for name, v in vars(value).items() if name != "__wrapped__"}
-    return ["function", said, given, named, *([_code(own, value, seen)] if own else [])]
+    return ["function", source, given, named, *([_code(own, value, seen)] if own else [])]
 
 
 def _named(
@@ -235,15 +235,15 @@ def _named(
     seen: dict[Any, Any],
 ) -> dict[str, Any]:
     """Those variables of a module that have the names."""
-    found = {}
+    variables = {}
     for name in names:
         if name in namespace:
             try:
-                found[name] = _variable(name, namespace[name], by, seen)
-            except _UnknownContent as error:
+                variables[name] = _variable(name, namespace[name], by, seen)
+            except _OpaqueObject as error:
                 error.path.append(name)
                 raise
-    return found
+    return variables
 
 
 def _variable(name: str, value: Any, by: types.FunctionType | None, seen: dict[Any, Any]) -> Any:
@@ -326,24 +326,24 @@ def _written(value: type, by: types.FunctionType | None) -> list[tuple[str, Any]
     defaults = {f.name: f.default for f in fields(value)} if _is_dataclass(value) else {}
     plain = not (enum or named or _is_dataclass(value))
     members = value.__members__ if enum else {}  # type: ignore[attr-defined]  # mypy sees a type
-    found = []
+    written = []
     for name, member in vars(value).items():
         if plain and callable(member):
-            found.append((name, member))
+            written.append((name, member))
         elif _is_reserved(name, enum) or (named and name in _ADDED_TO_TUPLES):
             if _is_own_member(name, member, by):
-                found.append((name, member))
+                written.append((name, member))
         elif plain or not (
             name in members
             or (name in defaults and defaults[name] is member)
             or isinstance(member, (*_WITHOUT_CONTENT, _TUPLEGETTER))
         ):
-            found.append((name, member))
+            written.append((name, member))
     for name, member in members.items():
         attributes = _without_caches(member, vars(member))
         more = {k: v for k, v in attributes if not _is_reserved(k, enum)}
-        found += [(name, more)] if more else []
-    return found
+        written += [(name, more)] if more else []
+    return written
 
 
 _TUPLEGETTER = type(vars(namedtuple("_", "field"))["field"])  # untyped on purpose
@@ -421,13 +421,13 @@ def _reduced(value: Any) -> tuple[Any, ...]:
     The parts, not the bytes: those depend on the order of sets and on which objects are shared.
 
     Raises:
-        _UnknownContent: It can't be pickled.
+        _OpaqueObject: It can't be pickled.
     """
     reduce = copyreg.dispatch_table.get(type(value))
     try:
         reduced = reduce(value) if reduce else value.__reduce_ex__(4)
     except Exception:  # noqa: BLE001  # its class may raise anything
-        raise _UnknownContent(value) from None
+        raise _OpaqueObject(value) from None
     if isinstance(reduced, str):  # the name of a variable of its module
         return (reduced, (getattr(value, "__module__", None),), None, None, None)
     make, given, state, items, pairs = (*reduced, None, None, None)[:5]

@@ -1,4 +1,4 @@
-"""The constants of an expression, and parts of it as text."""
+"""The constants of an expression, and match of it as text."""
 
 import re
 from datetime import date, datetime, time
@@ -69,13 +69,13 @@ def is_no_time(text: str) -> bool:
     """Whether Spark certainly fails to convert a literal text to a date or a time."""
     digits = r"\s*[+-]?(\d{4,6})(?:-(\d\d?)(?:-(\d\d?)(?!\d))?)?"
     clock = r"(?:[ T](\d\d?):(\d\d?)(?::(\d\d?))?)?"
-    found = re.match(digits + clock, text, re.ASCII)
-    if not found:
+    match = re.match(digits + clock, text, re.ASCII)
+    if not match:
         return re.match(rf"(?i){TIME_OF_DAY}|\s*epoch\b", text) is None  # or 1970
-    year, month, day = (int(part or 1) for part in found.groups()[:3])
+    year, month, day = (int(part or 1) for part in match.groups()[:3])
     try:
         date(year % 400 or 400, month, day)  # a year of the same length
-        hour, minute, second = (int(part or 0) for part in found.groups()[3:])
+        hour, minute, second = (int(part or 0) for part in match.groups()[3:])
         time(hour, minute, second)
     except ValueError:
         return True

@@ -119,8 +119,8 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
                 f" {type_} in {unit}"
             )
         fields.append(Field(name, type_, required, paths.get(place, ()), unit))
-    for one in fields:
-        _check_path(one, fields, what)
+    for field in fields:
+        _check_path(field, fields, what)
     return tuple(fields)
 
 
@@ -134,7 +134,7 @@ def _wrong_word(ddl: str) -> str:
     for token in [*tokens, None]:
         if token is not None and (depth or token.token_type != TokenType.COMMA):
             depth += sum(token.text.count(c) for c in "(<") - sum(token.text.count(c) for c in ")>")
-            # What is in the brackets of a type is not looked at.
+            # The inside of a type's brackets is skipped.
             if not depth and token.text not in (")", ">", ">>"):
                 if not words:
                     bare = ddl[token.start : token.end + 1]
@@ -173,8 +173,8 @@ def _is_type(word: str) -> bool:
         return False
 
 
-def _near(word: str, known: Iterable[str]) -> str:
-    near = close_name(word, known)
+def _near(word: str, allowed: Iterable[str]) -> str:
+    near = close_name(word, allowed)
     return f"; did you mean {near!r}?" if near else ""
 
 

@@ -41,8 +41,8 @@ def source_of(code: types.CodeType) -> Any:
         return None
     if code not in compiled:
         return None
-    found = [node for node in functions if _is_of(node, code)]
-    return _function(found[0]) if len(found) == 1 else None
+    nodes = [node for node in functions if _is_of(node, code)]
+    return _function(nodes[0]) if len(nodes) == 1 else None
 
 
 @lru_cache(maxsize=64)

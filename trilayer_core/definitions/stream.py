@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trilayer_core.definitions.expressions import INTEGERS, check_name, is_decimal
+from trilayer_core.definitions.expressions import INTEGERS, check_all, check_name, is_decimal
 from trilayer_core.definitions.formats import Format
 from trilayer_core.definitions.identity import code_of, digest
 from trilayer_core.definitions.schemas import Field, parse_schema
@@ -207,10 +207,7 @@ class Rows:
             raise DefinitionError(
                 f"rows of {self.name!r} must be a function of a DataFrame; got {self.rows!r}"
             )
-        if isinstance(self.tables, Table) or not all(isinstance(t, Table) for t in self.tables):
-            raise DefinitionError(
-                f"tables of rows {self.name!r} must be a list of Table; got {self.tables!r}"
-            )
+        check_all(f"tables of rows {self.name!r}", self.tables, Table)
         try:
             inspect.signature(self.rows).bind(None, *self.tables)
         except TypeError as error:

@@ -24,7 +24,7 @@ class Table:
     """The rows of a CSV or Parquet file, which change only together with the definitions.
 
     The file's content is a part of what the views mean: if it changes, the views whose rows use the
-    table are computed anew.
+    table are recomputed.
 
     Attributes:
         name: Its name in messages and, after `tables.`, in queries.
@@ -90,20 +90,20 @@ class Table:
     @cached_property
     def _declared(self) -> tuple[str, int]:
         """The digest and the size."""
-        found, size = self._begun(), 0
+        hashed, size = self._new_hash(), 0
         try:
             with self.file.open("rb") as file:
                 while chunk := file.read(1 << 20):
-                    found.update(chunk)
+                    hashed.update(chunk)
                     size += len(chunk)
         except OSError as error:
             raise DefinitionError(
                 f"path of table {self.name!r} must be that of a file that can be read: {error}"
             ) from None
-        return found.hexdigest()[:16], size
+        return hashed.hexdigest()[:16], size
 
-    def _begun(self) -> Any:
-        """The digest before the file's bytes."""
+    def _new_hash(self) -> Any:
+        """Returns a hash of the schema, to which the bytes of the file are added."""
         columns = [(field.name, field.type, field.required) for field in self.fields]
         return hashlib.sha256(repr((VERSION, self.file.suffix.lower(), columns)).encode())
 
@@ -117,9 +117,9 @@ class Table:
             data = self.file.read_bytes()
         except OSError as error:
             raise DefinitionError(f"table {self.name!r} can't be read: {error}") from None
-        found = self._begun()
-        found.update(data)
-        if found.hexdigest()[:16] != self.digest:
+        hashed = self._new_hash()
+        hashed.update(data)
+        if hashed.hexdigest()[:16] != self.digest:
             raise DefinitionError(
                 f"table {self.name!r}: {self.path} must stay as it was when the definitions were"
                 " loaded; it has changed; start this process again, to read it as it is now"

@@ -6,15 +6,17 @@ Both layers and the merge derive what they do from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
+from typing import TypeVar
 
 from trilayer_core.definitions.aggregates.base import Aggregate, Cell, State
 from trilayer_core.definitions.aggregates.sums import Count
 from trilayer_core.definitions.expressions import (
     A_SCALAR,
     Expression,
+    check_different,
     check_name,
     is_orderable,
     parse_expression,
@@ -25,6 +27,8 @@ from trilayer_core.definitions.stream import Rows, Source, Stream
 from trilayer_core.definitions.syntax import column_sql
 from trilayer_core.definitions.windows import Window
 from trilayer_core.errors import DefinitionError, short_traceback
+
+_Sql = TypeVar("_Sql", str, str | Window)
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,20 @@ class Key:
         return {f"{self.name}__{name}": state for name, state in states.items()}
 
 
+def check_key(key: object, what: str) -> None:
+    """Raises DefinitionError unless a key is a list or a mapping that is not empty."""
+    if isinstance(key, str) or not key:
+        raise DefinitionError(
+            f"key of {what} must be a list of columns or a mapping of names to expressions, at"
+            f' least one; got {key!r}; for one total over all events write key={{"all": "\'all\'"}}'
+        )
+
+
+def key_expressions(key: Mapping[str, _Sql] | Sequence[str]) -> Iterable[tuple[str, _Sql | str]]:
+    """The name and the expression of each key column."""
+    return key.items() if isinstance(key, Mapping) else ((name, column_sql(name)) for name in key)
+
+
 @dataclass(frozen=True)
 class Measure:
     """One aggregate of a view, checked against its source.
@@ -106,7 +124,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StateGroup:
     """States of a view that are computed from the same events.
 
     Attributes:
@@ -149,24 +167,13 @@ class View:
                 f"source of view {self.name!r} must be a Stream or Rows; got"
                 f" {type(self.source).__name__}"
             )
-        if isinstance(self.key, str) or not self.key:
-            raise DefinitionError(
-                f"key of view {self.name!r} must be a list of columns or a mapping of names to"
-                " expressions, at least one;"
-                f' got {self.key!r}; for one total over all events write key={{"all": "\'all\'"}}'
-            )
+        check_key(self.key, f"view {self.name!r}")
         if not self.aggregates:
             raise DefinitionError(
                 f"aggregates of view {self.name!r} must be at least one; got none"
             )
         _ = self.filter
-        names = self.output
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise DefinitionError(
-                f"columns of view {self.name!r} must have different names; got {', '.join(twice)}"
-                " twice"
-            )
+        check_different(f"columns of view {self.name!r}", self.output)
         self._check_windows()
         if self.celled:
             _ = [view.fingerprint for view in self.stored]
@@ -188,8 +195,8 @@ class View:
                 )
             if window.alone and self.celled:
                 raise DefinitionError(
-                    f"{what} must be without aggregates that are kept by cell, because a cell does"
-                    " not have all events of a window; got"
+                    f"{what} must be without aggregates that are stored by cell, because a cell"
+                    " does not have all events of a window; got"
                     f" {', '.join(f'{m.aggregate.kind}() in {m.name!r}' for m in self.celled)};"
                     " use a tumbling or sliding window for these"
                 )
@@ -202,12 +209,7 @@ class View:
     @cached_property
     def keys(self) -> tuple[Key, ...]:
         """The key columns, checked."""
-        pairs = (
-            self.key.items()
-            if isinstance(self.key, Mapping)
-            else [(name, column_sql(name)) for name in self.key]
-        )
-        return tuple(self._key(name, key) for name, key in pairs)
+        return tuple(self._key(name, key) for name, key in key_expressions(self.key))
 
     def _key(self, name: str, key: str | Window) -> Key:
         what = f"key {name!r} of view {self.name!r}"
@@ -290,7 +292,7 @@ class View:
 
     @property
     def celled(self) -> tuple[Measure, ...]:
-        """The aggregates whose states are kept by cell."""
+        """The aggregates whose states are stored by cell."""
         return tuple(measure for measure in self.measures if measure.cell)
 
     @cached_property
@@ -326,14 +328,14 @@ class View:
         return {measure.name: measure.bound for measure in self.measures if measure.bound}
 
     @cached_property
-    def kept(self) -> tuple[Kept, ...]:
+    def state_groups(self) -> tuple[StateGroup, ...]:
         """The states of a partial: first those of the windows, then those of the aggregates."""
         own = self.filter.sql if self.filter else None
         of_windows = [
-            Kept({"value": key.time_sql}, own, key.states) for key in self.keys if key.states
+            StateGroup({"value": key.time_sql}, own, key.states) for key in self.keys if key.states
         ]
         of_measures = [
-            Kept(
+            StateGroup(
                 {role: expression.sql for role, expression in measure.inputs.items()},
                 _all([f.sql for f in (self.filter, measure.where) if f]),
                 measure.states,
@@ -345,7 +347,7 @@ class View:
     @property
     def states(self) -> dict[str, State]:
         """The states by column of a partial: those of the windows, then those of the aggregates."""
-        return {column: state for kept in self.kept for column, state in kept.states.items()}
+        return {name: state for group in self.state_groups for name, state in group.states.items()}
 
     @property
     def partial_columns(self) -> dict[str, str]:
@@ -372,7 +374,7 @@ class View:
 
     @property
     def as_of_query(self) -> bool:
-        """Whether an answer depends on the moment at which it is asked for, so can't be kept."""
+        """Whether an answer depends on the moment of the query, so that it can't be stored."""
         return not all(key.shown for key in self.keys)
 
     @property
@@ -387,7 +389,7 @@ class View:
         Partials with different fingerprints must never be merged.
         """
         keys = [
-            (k.name, k.sql, k.type, k.window and tuple(k.window.identity), *_said(k.states))
+            (k.name, k.sql, k.type, k.window and tuple(k.window.identity), *_meaning(k.states))
             for k in self.keys
         ]
         measures = [
@@ -396,7 +398,7 @@ class View:
                 m.aggregate.kind,
                 {r: (e.sql, e.type) for r, e in m.inputs.items()},
                 m.where and m.where.sql,
-                *_said(m.states),
+                *_meaning(m.states),
             )
             for m in self.measures
         ]
@@ -467,7 +469,7 @@ class _ByCell(_Stored):
         return (replace(self._declared, where=None),)
 
 
-def _said(states: Mapping[str, State]) -> list[dict[str, tuple[str, str, str]]]:
+def _meaning(states: Mapping[str, State]) -> list[dict[str, tuple[str, str, str]]]:
     """The meaning of states, for a fingerprint; empty if there are none."""
     return [{c: (s.type, s.partial, s.merge) for c, s in states.items()}] if states else []
 

@@ -47,10 +47,10 @@ def duration_us(text: str, what: str) -> int:
             f"{what} must be a whole number of at least 1 and one of {', '.join(_UNITS_US)}(s),"
             f" such as '15 minutes'; got {text!r}"
         )
-    found = int(match[1]) * _UNITS_US[match[2]]
-    if found > MAX_SIZE_US:
+    us = int(match[1]) * _UNITS_US[match[2]]
+    if us > MAX_SIZE_US:
         raise DefinitionError(f"{what} must be at most 365000 days; got {text!r}")
-    return found
+    return us
 
 
 def duration(us: int) -> str:
@@ -102,7 +102,7 @@ class Window:
 
     @property
     def as_of_query(self) -> bool:
-        """Whether an answer depends on the moment at which it is asked for.
+        """Whether an answer depends on the moment of the query.
 
         The panes that `counts_sql` selects are then merged to one row, and the answer has no column
         for the window.
@@ -112,7 +112,7 @@ class Window:
     def counts_sql(self, key: str, now: str) -> str:
         """DuckDB SQL of whether a pane counts in an answer at the moment `now`.
 
-        It is only asked for if `as_of_query` is true.
+        It is only used if `as_of_query` is true.
 
         Args:
             key: The column that holds a pane's start, quoted.
@@ -124,8 +124,8 @@ class Window:
     def overlap(self) -> int | None:
         """The number of windows to which a pane belongs, if it does not depend on other panes.
 
-        A reader that keeps answers folds exactly these windows again when a pane has changed. If it
-        is None, as by default, it folds all windows with the same other keys.
+        A reader with materialized answers recomputes exactly these windows when a pane has changed.
+        If it is None, as by default, it recomputes all windows with the same other keys.
         """
         return None
 

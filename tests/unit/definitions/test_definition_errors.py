@@ -235,7 +235,7 @@ ERRORS = {
     ),
     "session with cells": (
         lambda: view(key={"s": session("at", "1 hour")}, aggregates={"n": distinct("carrier")}),
-        "window 's' of view 'v' must be without aggregates that are kept by cell, .*; got"
+        "window 's' of view 'v' must be without aggregates that are stored by cell, .*; got"
         r" distinct\(\) in 'n'; use",
     ),
     "recent alone": (

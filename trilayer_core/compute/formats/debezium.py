@@ -27,9 +27,9 @@ from trilayer_core.compute.formats.json import (
     NOTHING_FOLLOWS,
     TEXT,
     Json,
-    found_sql,
     jsonable,
     literal,
+    read_sql,
 )
 from trilayer_core.definitions.expressions import decimal_scale, is_decimal
 from trilayer_core.definitions.schemas import Field
@@ -104,7 +104,7 @@ class Debezium(Json):
     def stages(self, stream: Stream) -> Sequence[Mapping[str, str]]:
         """JSON's, and then the decimals."""
         binary = {
-            _hex(field): f"hex(try_to_binary({found_sql(field)}, 'base64'))"
+            _hex(field): f"hex(try_to_binary({read_sql(field)}, 'base64'))"
             for field in self._precise(stream)
         }
         decimals = {_decimal(field): _decimal_sql(field) for field in self._precise(stream)}
@@ -126,7 +126,7 @@ class Debezium(Json):
         read = self._as_read(stream)
         misfits = ", ".join(
             f"IF({self._misfit_sql(f)}, concat({literal(f'{f.label} must be {f.type}, got ')},"
-            f" '\"', substring({found_sql(f)}, 1, 40), '\"'), NULL)"
+            f" '\"', substring({read_sql(f)}, 1, 40), '\"'), NULL)"
             for f in self._precise(stream)
         )
         wrong = (
@@ -174,7 +174,7 @@ class Debezium(Json):
         return read
 
     def _misfit_sql(self, field: Field) -> str:
-        return f"({found_sql(field)} IS NOT NULL AND {_decimal(field)} IS NULL)"
+        return f"({read_sql(field)} IS NOT NULL AND {_decimal(field)} IS NULL)"
 
 
 def _fields_sql() -> str:

@@ -83,14 +83,14 @@ class Json(Format):
             "_event._corrupt IS NULL",
             *(_is_in_range_sql(field) for field in stream.fields if field.type in _RANGES),
             *(f"NOT {misread}" for misread in map(_misread_sql, stream.fields) if misread),
-            *(f"{found_sql(field)} IS NOT NULL" for field in stream.fields if field.required),
+            *(f"{read_sql(field)} IS NOT NULL" for field in stream.fields if field.required),
         ]
         return " AND ".join(tests)
 
     def reason_sql(self, stream: Stream) -> str:
         """The first kind of fault that the event has, with all columns that have this fault."""
         missing = ", ".join(
-            f"IF({found_sql(f)} IS NULL, {literal(f.label)}, NULL)"
+            f"IF({read_sql(f)} IS NULL, {literal(f.label)}, NULL)"
             for f in stream.fields
             if f.required
         )
@@ -127,10 +127,10 @@ class Json(Format):
     def key_text(self, stream: Stream, value: bytes) -> str | None:
         """The text of a string, or of a number as its type writes it."""
         field = next(field for field in stream.fields if field.name == stream.record_key)
-        found = self.content(value)
+        content = self.content(value)
         for step in field.path:
-            found = found.get(step) if isinstance(found, dict) else None
-        return _key_text(found, field.type)
+            content = content.get(step) if isinstance(content, dict) else None
+        return _key_text(content, field.type)
 
     def content(self, value: bytes) -> Any:
         """The event as Python reads it, with numbers as they are written; None if it is no JSON."""
@@ -198,19 +198,19 @@ _READ_OTHERWISE = re.compile(r"(?:^|(?<=[:<,]))(timestamp|tinyint)(?=[,>]|$)")
 
 
 def _read_as(type_: str) -> str:
-    """The type that from_json is asked for, also inside arrays, structs and maps.
+    """The type that from_json parses, also inside arrays, structs and maps.
 
     >>> _read_as("map<string,struct<timestamp:timestamp,local:timestamp_ntz>>")
     'map<string,struct<timestamp:string,local:timestamp_ntz>>'
     """
-    return _READ_OTHERWISE.sub(lambda found: _READ_AS[found[1]], type_)
+    return _READ_OTHERWISE.sub(lambda match: _READ_AS[match[1]], type_)
 
 
 def _typed(field: Field) -> str:
     """The value of a field in its type."""
     if field.type == "timestamp" or field.unit:
         return f"`_typed_{field.name}`"
-    return _converted_sql(found_sql(field), field.type)
+    return _converted_sql(read_sql(field), field.type)
 
 
 def _number(field: Field) -> str:
@@ -218,7 +218,7 @@ def _number(field: Field) -> str:
     return f"`_number_{field.name}`"
 
 
-def found_sql(field: Field, within: str = "_event") -> str:
+def read_sql(field: Field, within: str = "_event") -> str:
     """The value of a field as from_json returned it."""
     return ".".join([within, *(f"`{step}`" for step in field.path)])
 
@@ -251,7 +251,7 @@ def _timestamp_sql(field: Field) -> str:
     a try_cast that fails twenty times. A text without a date is parsed again as a number, because a
     number stands for seconds while its digits as text do not.
     """
-    text = found_sql(field)
+    text = read_sql(field)
 
     def as_number(type_: str) -> str:
         return _read_again_sql(field, type_)
@@ -282,7 +282,7 @@ def _time_sql(text: str) -> str:
 
 
 def _number_sql(field: Field) -> str:
-    text = found_sql(field)
+    text = read_sql(field)
     return (
         f"CASE WHEN length({text}) <= {MAX_DECIMAL_CHARACTERS} AND {text} RLIKE"
         f" {literal(f'^{EPOCH}$')} THEN try_cast({text} AS decimal(38,9)) END"
@@ -304,14 +304,14 @@ def _counted_sql(field: Field) -> str:
             whole = f"round({number} * {micros})"
         time = f"cast(timestamp_micros(cast({whole} AS bigint)) AS {field.type})"
     time = f"CASE WHEN {number} BETWEEN {first:f} AND {last:f} THEN {time} END"
-    text = found_sql(field)
+    text = read_sql(field)
     text = _time_sql(text) if field.type == "timestamp" else _read_again_sql(field, field.type)
     return f"coalesce({time}, {text})"
 
 
 def _read_again_sql(field: Field, type_: str) -> str:
     """The value of a field as from_json returns it in another type."""
-    return found_sql(field, f"from_json({TEXT}, {literal(_schema_sql([(field.path, type_)]))})")
+    return read_sql(field, f"from_json({TEXT}, {literal(_schema_sql([(field.path, type_)]))})")
 
 
 def _is_in_range_sql(field: Field) -> str:
@@ -319,14 +319,14 @@ def _is_in_range_sql(field: Field) -> str:
 
     NULL if the field contains something else.
     """
-    return f"({found_sql(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
+    return f"({read_sql(field)} IS NULL OR {_typed(field)} BETWEEN {_RANGES[field.type]})"
 
 
 def _misread_sql(field: Field) -> str | None:
     """Whether an array, struct or map contains a value that from_json misreads.
 
-    A timestamp in it must be text with a date, because it is no longer known whether digits were a
-    number of seconds or text. Returns None if the type contains no such values.
+    A timestamp in it must be text with a date: from_json returns digits as text, whether they
+    were a number of seconds or text. Returns None if the type contains no such values.
     """
 
     def misread(value: str, type_: str) -> str | None:
@@ -335,7 +335,7 @@ def _misread_sql(field: Field) -> str | None:
         fits = f"{_converted_sql(value, type_)} BETWEEN {_RANGES[type_]}"
         return f"({value} IS NOT NULL AND NOT coalesce({fits}, false))"
 
-    return None if field.type in _RANGES else _any_within_sql(found_sql(field), field.type, misread)
+    return None if field.type in _RANGES else _any_within_sql(read_sql(field), field.type, misread)
 
 
 def _has_day_sql(text: str) -> str:
@@ -361,14 +361,14 @@ def _any_within_sql(
             _any_within_sql(f"{value}.`{field.name}`", normal_type(field.kind), test, depth)
             for field in inner
         )
-        found = [part for part in parts if part]
-        return f"({' OR '.join(found)})" if found else None
+        tests = [part for part in parts if part]
+        return f"({' OR '.join(tests)})" if tests else None
     if not parsed.is_type("map", "array"):
         return test(value, type_)
     if parsed.is_type("map"):  # its keys are text
         value = f"map_values({value})"
-    of_one = _any_within_sql(f"x{depth}", normal_type(inner[-1]), test, depth + 1)
-    return f"coalesce(exists({value}, x{depth} -> {of_one}), false)" if of_one else None
+    of_element = _any_within_sql(f"x{depth}", normal_type(inner[-1]), test, depth + 1)
+    return f"coalesce(exists({value}, x{depth} -> {of_element}), false)" if of_element else None
 
 
 def _converted_sql(value: str, type_: str, depth: int = 0) -> str:
@@ -386,10 +386,10 @@ def _converted_sql(value: str, type_: str, depth: int = 0) -> str:
         return f"IF({value} IS NULL, NULL, named_struct({parts}))"
     if not parsed.is_type("map", "array"):
         return _time_sql(value) if type_ == "timestamp" else f"try_cast({value} AS {type_})"
-    of_one = _converted_sql(f"x{depth}", normal_type(inner[-1]), depth + 1)
+    of_element = _converted_sql(f"x{depth}", normal_type(inner[-1]), depth + 1)
     if parsed.is_type("map"):
-        return f"transform_values({value}, (k{depth}, x{depth}) -> {of_one})"
-    return f"transform({value}, x{depth} -> {of_one})"
+        return f"transform_values({value}, (k{depth}, x{depth}) -> {of_element})"
+    return f"transform({value}, x{depth} -> {of_element})"
 
 
 def _from_json_sql(stream: Stream) -> str:
@@ -447,7 +447,7 @@ def _is_harmless_sql(stream: Stream) -> str:
     decimals = [f for f in stream.fields if has_decimal(f.type)]
     schema = _schema_sql((f.path, _DECIMAL.sub("string", f.type)) for f in decimals)
     read = f"from_json({TEXT}, {literal(schema)})"
-    unread = [_any_within_sql(found_sql(f, read), f.type, _unreadable_sql) or "" for f in decimals]
+    unread = [_any_within_sql(read_sql(f, read), f.type, _unreadable_sql) or "" for f in decimals]
     return (
         f"(startswith(ltrim({TEXT}), '{{') AND try_parse_json({strict}) IS NOT NULL"
         f" AND NOT {outside} RLIKE {literal(_LONG_EXPONENT)} AND NOT ({' OR '.join(unread)}))"
@@ -486,19 +486,19 @@ def _misfits_sql(stream: Stream) -> str:
 
     For example `n must be int, got "six"; ...`.
     """
-    found = (
+    misfits = (
         f"filter(array({', '.join(map(_misfit_sql, stream.fields))}),"
         " x -> x.instead IS NOT NULL OR NOT is_variant_null(x.got))"
     )
     text = """coalesce(x.instead, IF(schema_of_variant(x.got) = 'STRING',
         concat('"', substring(cast(x.got AS string), 1, 40), '"'),
         substring(to_json(x.got), 1, 40)))"""
-    return f"concat_ws('; ', transform({found}, x -> concat(x.rule, {text})))"
+    return f"concat_ws('; ', transform({misfits}, x -> concat(x.rule, {text})))"
 
 
 def _misfit_sql(field: Field) -> str:
     got = _variant_sql(field.path)
-    bad = f"{found_sql(field)} IS NULL"
+    bad = f"{read_sql(field)} IS NULL"
     if field.type in _RANGES:
         bad = f"({bad} OR NOT coalesce({_is_in_range_sql(field)}, false))"
     elif misread := _misread_sql(field):

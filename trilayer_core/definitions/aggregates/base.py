@@ -84,7 +84,7 @@ def as_list(what: str, values: Sequence[_Number]) -> tuple[_Number, ...]:
 class Cell:
     """What divides the events of one key further, for an aggregate that has no state of fixed size.
 
-    The states of such an aggregate are kept for each key and cell, in a stored view of their own,
+    The states of such an aggregate are stored for each key and cell, in a view of their own,
     so that they are merged as those of any view: the same events give the same cells, however they
     are divided. Serialised sketches do not have this property.
 

@@ -50,7 +50,7 @@ class Distinct(Aggregate):
     is 1.04 / sqrt(1024) = 3.25 %. A register is a cell, so each key has at most 1,024 of them.
 
     Attributes:
-        exact: Whether each value is kept, as a cell of its own, and counted exactly.
+        exact: Whether each value is stored as a cell of its own, and counted exactly.
     """
 
     exact: bool = False
