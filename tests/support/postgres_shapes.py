@@ -16,8 +16,8 @@ from tests.support.postgres import Postgres
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "trilayer_server/introspection/postgres15.json"
 ASKED = (
-    "tests/unit/server/introspection/corpus.sql",
-    "tests/unit/server/charts/charts.sql",
+    "tests/system/server/introspection/corpus.sql",
+    "tests/system/server/charts/charts.sql",
     "trilayer_server/introspection/relations.sql",
 )
 """What names the relations that are kept."""

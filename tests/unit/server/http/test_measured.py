@@ -1,17 +1,11 @@
 """What is measured: in Prometheus's form, without SQL, and never in the way of answers."""
 
 import re
-import shutil
-import subprocess
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.places import INSTALL
 from tests.support.served_http import opened
 from trilayer_server.sql_error import SqlError
-
-PROMTOOL = shutil.which("promtool")
 
 
 def scraped(served, **headers):
@@ -71,16 +65,3 @@ def test_names_are_those_of_the_project(site):
     names = set(re.findall(r"^# TYPE (\S+)", scraped(site.served), re.MULTILINE))
     assert names
     assert all(name.startswith("trilayer_") for name in names)
-
-
-@pytest.mark.skipif(PROMTOOL is None, reason=f"promtool is not installed; {INSTALL}")
-def test_promtool_has_no_complaint(site):
-    site.served.ask("FROM sold")
-    checked = subprocess.run(
-        [PROMTOOL, "check", "metrics"],
-        input=scraped(site.served),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

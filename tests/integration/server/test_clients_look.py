@@ -10,8 +10,7 @@ import sqlalchemy
 from psycopg.types import TypeInfo
 
 from tests.support.shop import shop_catalog
-from trilayer import Stream, View, count, recent, session, sliding, tumbling
-from trilayer_server.introspection.objects import meaning
+from trilayer_server.introspection.shapes import shapes
 
 
 def address(described, driver=""):
@@ -169,36 +168,21 @@ def test_a_views_definition_is_its_meaning_and_not_how_it_is_computed(ours):
         assert not any(inner in definition for inner in ("_kept", "_batch", "_speed", "UNION"))
 
 
-def test_expressions_are_written_as_they_were_declared():
-    stream = Stream("s", "k string, n int, at timestamp", event_time="at")
-    view = View(
-        "v",
-        source=stream,
-        key={"day": "to_date(at)", "initial": "upper(substring(k, 1, 1))"},
-        aggregates={"n": count(where="n > 10")},
-    )
-    assert meaning(view, by_tick=False).split("\n") == [
-        " SELECT to_date(at) AS day,",
-        "    upper(substring(k, 1, 1)) AS initial,",
-        "    count(*) FILTER (WHERE n > 10) AS n",
-        "   FROM s",
-        "  GROUP BY day, initial",
-    ]
+def test_what_does_not_exist_is_an_error(ours):
+    for name in ("regclass", "regtype", "regnamespace"):
+        with pytest.raises(Exception, match="does not exist"):
+            ours.execute(f"SELECT 'nothing'::{name}")
+    with pytest.raises(Exception, match="unrecognized configuration parameter"):
+        ours.execute("SELECT current_setting('nothing.here')")
 
 
-def test_windows_are_written_as_they_were_declared():
-    stream = Stream("s", "k int, at timestamp", event_time="at")
-    for window, said in (
-        (tumbling("at", "1 day"), "tumbling(at, '1 day') AS w"),
-        (sliding("at", "90 seconds", "30 seconds"), "sliding(at, '90 seconds', '30 seconds') AS w"),
-        (session("at", "30 minutes"), "session(at, '30 minutes') AS w"),
-    ):
-        view = View(
-            "v", source=stream, key={"k": "k", "w": window}, aggregates={"n": count("k > 1")},
-            where="k > 0",
-        )  # fmt: skip
-        assert said in meaning(view, by_tick=False)
-        assert "WHERE k > 0" in meaning(view, by_tick=False)
-    last = View("v", source=stream, key={"k": "k", "w": recent("at", "1 hour", "1 minute")},
-                aggregates={"n": count()})  # fmt: skip
-    assert "GROUP BY k, recent(at, '1 hour', '1 minute')" in meaning(last, by_tick=False)
+def test_every_relation_has_the_columns_and_types_of_postgresql(ours):
+    relations = shapes().relations.values()
+    assert len(relations) == 65
+    statements = [f"SELECT * FROM {r.schema}.{r.name} LIMIT 0" for r in relations]
+    for relation, sql in zip(relations, statements, strict=True):
+        columns = [(c.name, c.type_code) for c in ours.execute(sql.encode()).description]
+        assert columns == [
+            (column.name, shapes().types[shapes().base(column.type)]["oid"])
+            for column in relation.columns
+        ], relation

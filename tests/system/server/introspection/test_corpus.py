@@ -1,5 +1,6 @@
 """What clients ask of the catalog is answered, and as PostgreSQL answers it."""
 
+import json
 import re
 from collections import Counter
 from functools import cache
@@ -7,6 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.support import postgres_shapes
+from trilayer_server.introspection.shapes import shapes
 
 FILE = Path(__file__).parent / "corpus.sql"
 
@@ -75,3 +79,16 @@ def test_a_client_gets_the_columns_and_rows_of_postgresql(ours, theirs, asked):
     assert columns == their_columns
     if not asked.own:
         assert rows == their_rows
+
+
+def test_the_data_file_is_what_a_postgresql_has(postgresql):
+    committed = shapes()
+    again = type(committed)(json.loads(postgres_shapes.document(postgresql)))
+    assert again.relations.keys() == committed.relations.keys()
+    assert again.types == committed.types
+    with postgresql.client() as client:
+        formatted = client.execute(
+            "SELECT oid, format_type(oid, NULL) FROM pg_type WHERE oid = ANY(%s)",
+            [list(committed.formatted)],
+        )
+        assert dict(formatted.fetchall()) == committed.formatted

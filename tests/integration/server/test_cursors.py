@@ -1,9 +1,7 @@
 """Cursors: named ones of psycopg, psql's FETCH_COUNT, and what PostgreSQL says of a statement."""
 
 import os
-import shutil
 import signal
-import subprocess
 
 import pandas as pd
 import psycopg
@@ -171,16 +169,6 @@ def test_pandas_reads_an_answer_by_chunks(served):
         chunks = list(pd.read_sql(sqlalchemy.text(ROWS), client, chunksize=2000))
     assert [len(chunk) for chunk in chunks] == [2000, 2000, 1000]
     engine.dispose()
-
-
-@pytest.mark.skipif(shutil.which("psql") is None, reason="needs psql")
-def test_psql_fetches_by_portions(served):
-    address = f"host=127.0.0.1 port={served.port} user=ann dbname=trilayer"
-    said = subprocess.run(
-        ["psql", "-X", "-A", "-t", "-v", "FETCH_COUNT=100", "-c", ROWS, address],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    assert said.stdout.split() == [f"{i}|v{i}" for i in range(5000)]
 
 
 def test_a_prepared_statement_is_forgotten(served):

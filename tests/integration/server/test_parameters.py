@@ -75,31 +75,6 @@ def test_an_array_is_searched(client, format_):
     assert client.execute(sql, (decimals,)).fetchone() == (True,)
 
 
-NULL_ARRAYS = [
-    "1 = ANY($1::INTEGER[])",
-    "1 <> ALL(CAST($1 AS INTEGER[]))",
-    "1 > SOME((($1)::INTEGER[]))",
-    "NOT 1 = ANY(/* $1 */ $1::INTEGER[])",
-    "$1::INTEGER[] IS NULL OR 1 = ANY($1)",
-    "coalesce(1 = ANY($1::INTEGER[]), true)",
-    "(SELECT count(*) FROM (SELECT 1 AS n) AS t WHERE n = ANY($1::INTEGER[]))",
-    "(SELECT count(*) FROM pg_class WHERE relname = ANY($1::VARCHAR[]) IS NULL) > 0",
-    "'$1' = ANY($1::VARCHAR[])",
-    "'x' = ANY($1)",
-    "1 = ANY(ARRAY[$1::INTEGER, 1])",
-    "1 = ANY(SELECT $1::INTEGER)",
-]
-
-
-def test_comparing_with_an_array_that_is_null_gives_what_it_gives_in_postgresql(client, postgresql):
-    with postgresql.client() as theirs:
-        for expression in NULL_ARRAYS:
-            asked = f"SELECT {expression}".encode()
-            both = [one.pgconn.exec_params(asked, [None]) for one in (client, theirs)]
-            assert [one.error_message for one in both] == [b"", b""], expression
-            assert both[0].get_value(0, 0) == both[1].get_value(0, 0), expression
-
-
 def test_some_takes_an_array_as_any_does(client):
     answer = client.pgconn.exec_params(b"SELECT 2 = SOME($1)", [b"{1,2}"])
     assert answer.get_value(0, 0) == b"t"

@@ -460,3 +460,12 @@ def test_an_alert_fires_when_it_should(tmp_path):
         check=False,
     )
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+@needs_promtool
+def test_promtool_accepts_the_metrics_of_a_server(served):
+    scraped = httpx.get(f"http://{served.target}/metrics", trust_env=False).text
+    checked = subprocess.run(
+        [PROMTOOL, "check", "metrics"], input=scraped, capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
