@@ -201,7 +201,7 @@ class Connection:
         """
         self._detached = True
         self._database.execute(f"SET memory_limit = '{memory_mb}MB'; SET threads = {threads}")
-        lock_down(self._database)
+        lock_down(self._database, json_errors=True)
 
     @contextmanager
     def snapshot(
@@ -273,7 +273,7 @@ class Connection:
         )
         with database, interruptible():
             if self._detached:
-                lock_down(database)
+                lock_down(database, json_errors=self._detached)
             loaded = Refresh(tables, self._catalog, self._store).load(version)
             provenance = self.provenance_of(loaded)
             for name, rows in self._tables.items():

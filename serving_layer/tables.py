@@ -301,13 +301,18 @@ def open_database(
     return database, tables
 
 
-def lock_down(database: duckdb.DuckDBPyConnection) -> None:
+def lock_down(database: duckdb.DuckDBPyConnection, *, json_errors: bool = False) -> None:
     """Forbids files, extensions and settings, because SQL of analysts runs from here on.
 
     What does not fit in memory is an error, because SQL could write to the folder to which DuckDB
     spills: a SELECT may contain a COPY.
+
+    Args:
+        database: The database.
+        json_errors: Whether the texts of its errors are JSON, with their positions.
     """
     database.execute(
+        f"SET GLOBAL errors_as_json = {json_errors};"
         "SET temp_directory = ''; SET autoinstall_known_extensions = false;"
         " SET autoload_known_extensions = false; SET enable_external_access = false;"
         " SET allowed_configs = ['search_path']; SET lock_configuration = true"

@@ -425,6 +425,14 @@ def on_trial(query: str, oids: Sequence[int]) -> str:
     )
 
 
+def with_blanks(query: str) -> str:
+    """The statement with blank texts for its parameters, which are as long as these."""
+    return TOKEN.sub(
+        lambda m: f"'{' ' * (len(m[0]) - 2)}'" if m["number"] else m[0],
+        query,
+    )
+
+
 def with_values(
     query: str, values: Sequence[bytes | None], formats: Sequence[int], oids: Sequence[int]
 ) -> str:

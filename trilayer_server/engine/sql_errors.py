@@ -1,71 +1,77 @@
-"""Why a query has no answer, as PostgreSQL says it: SQLSTATE, message, hint and position."""
+"""SQL errors for the errors of DuckDB and the serving layer: SQLSTATE, message, hint, position."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import duckdb
 
 from trilayer_core.errors import CoverageError, IntegrityError, TrilayerError
-from trilayer_server.encoding.tokens import TOKEN
 from trilayer_server.sql_error import SqlError
 
-_CODES: Mapping[str, tuple[str, Sequence[tuple[str, str]]]] = {
-    "Parser": ("42601", ()),
-    "Syntax": ("42601", ()),
-    "Catalog": (
-        "42P01",
-        (
-            (r"Function with name|Macro with name", "42883"),
-            (r"Type with name|Collation with name|configuration parameter", "42704"),
-        ),
-    ),
+_BY_TYPE: Mapping[str, str] = {
+    "Parser": "42601",
+    "Syntax": "42601",
+    "Catalog": "42P01",
+    "Binder": "42000",
+    "Conversion": "22P02",
+    "Out of Range": "22003",
+    "Invalid Input": "22023",
+    "Mismatch Type": "42804",
+    "Permission": "42501",
+    "TransactionContext": "25006",
+    "Out of Memory": "53200",
+    "Not implemented": "0A000",
+    "INTERNAL": "XX000",
+}
+"""The SQLSTATE of each type of DuckDB's errors, unless one of the following tables has another."""
+
+_BY_SUBTYPE: Mapping[str, str] = {"COLUMN_NOT_FOUND": "42703", "NO_MATCHING_FUNCTION": "42883"}
+
+_BY_ENTRY: Mapping[str, str] = {
+    "Function": "42883",
+    "Macro": "42883",
+    "Type": "42704",
+    "Collation": "42704",
+    "parameter": "42704",
+}
+"""The SQLSTATE of a missing entry of the catalog, by the last word of its kind."""
+
+_BY_TEXT: Mapping[str, Sequence[tuple[str, str]]] = {
     "Binder": (
-        "42000",
-        (
-            (r"Referenced table .* not found", "42P01"),
-            (r"Ambiguous reference to column", "42702"),
-            (r"Ambiguous reference to table|Duplicate alias", "42712"),
-            (r"Referenced column|not have a column|Column \".*\" does not exist", "42703"),
-            (r"Could not find key|Cannot extract field", "42703"),
-            (r"No function matches|does not support the supplied arguments", "42883"),
-            (r"Could not choose a best candidate", "42725"),
-            (r"GROUP BY clause|cannot be nested|cannot contain aggregates", "42803"),
-            (r"cannot contain window functions", "42P20"),
-            (r"term out of range", "42P10"),
-            (r"LIMIT/OFFSET cannot be negative", "2201W"),
-            (r"same number of result columns", "42601"),
-            (r"Cannot (?:compare|mix|concatenate|cast)|explicit cast|only be applied to", "42804"),
-        ),
+        (r"Referenced table .* not found", "42P01"),
+        (r"Ambiguous reference to column", "42702"),
+        (r"Ambiguous reference to table|Duplicate alias", "42712"),
+        (r"Referenced column|not have a column|Column \".*\" does not exist", "42703"),
+        (r"Could not find key|Cannot extract field", "42703"),
+        (r"does not support the supplied arguments", "42883"),
+        (r"Could not choose a best candidate", "42725"),
+        (r"GROUP BY clause|cannot be nested|cannot contain aggregates", "42803"),
+        (r"cannot contain window functions", "42P20"),
+        (r"term out of range", "42P10"),
+        (r"LIMIT/OFFSET cannot be negative", "2201W"),
+        (r"same number of result columns", "42601"),
+        (r"Cannot (?:compare|mix|concatenate|cast)|explicit cast|only be applied to", "42804"),
     ),
     "Conversion": (
-        "22P02",
-        (
-            (r"(?:date|time\w*) field value out of range", "22008"),
-            (r"out of range", "22003"),
-            (r"(?:date|time\w*) field format", "22007"),
-        ),
+        (r"(?:date|time\w*) field value out of range", "22008"),
+        (r"out of range", "22003"),
+        (r"(?:date|time\w*) field format", "22007"),
     ),
-    "Out of Range": ("22003", ()),
     "Invalid Input": (
-        "22023",
-        (
-            (r"Division by zero", "22012"),
-            (r"More than one row returned by a subquery", "21000"),
-            (r"take logarithm of", "2201E"),
-            (r"take square root of", "2201F"),
-            (r"value is out of range", "22003"),
-        ),
+        (r"Division by zero", "22012"),
+        (r"More than one row returned by a subquery", "21000"),
+        (r"take logarithm of", "2201E"),
+        (r"take square root of", "2201F"),
+        (r"value is out of range", "22003"),
     ),
-    "Mismatch Type": ("42804", ()),
-    "Permission": ("42501", ()),
-    "TransactionContext": ("25006", ()),
-    "Out of Memory": ("53200", ()),
-    "Not implemented": ("0A000", ()),
-    "INTERNAL": ("XX000", ()),
 }
-"""The SQLSTATE of DuckDB's kinds of errors, and of those of their texts that have another."""
+"""SQLSTATEs of errors that DuckDB tells apart by nothing but their texts: they have one type and no
+subtype.
+"""
 
 _ADVICE = (
     (r"(?i)\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b", "Leave out FOR UPDATE: nothing is locked"),
@@ -95,40 +101,75 @@ _OF_TYPES = (
 )  # fmt: skip
 """What to write in place of operators that DuckDB lacks for a type."""
 
-_KIND = re.compile(rf"\b({'|'.join(_CODES)}) Error: ")
-_MARK = re.compile(r"\n*^LINE (\d+): (.*)\n( *)\^.*\Z", re.MULTILINE | re.DOTALL)
+_HEAD = re.compile(rf"\b({'|'.join(_BY_TYPE)}) Error: ")
 
 
-def sql_error_of(error: BaseException, query: str = "") -> SqlError:
-    """The error that says what an error of the serving layer says.
+class _DuckdbError(NamedTuple):
+    """An error of DuckDB.
+
+    Attributes:
+        type: Its type.
+        message: What is wrong, with hints.
+        code: The SQLSTATE.
+        offset: The byte of the statement that is wrong; None if unknown.
+    """
+
+    type: str
+    message: str
+    code: str
+    offset: int | None
+
+    @staticmethod
+    def parse(text: str) -> _DuckdbError | None:
+        """Reads an error: JSON if DuckDB's `errors_as_json` is set, and plain text otherwise.
+
+        What a relation finds wrong before it runs is plain text, whatever the setting is.
+        """
+        if (head := _HEAD.search(text)) is None:
+            return None
+        rest = text[head.end() :]
+        document = {"exception_message": rest}
+        if rest.startswith('{"exception_type"'):
+            document, _ = json.JSONDecoder().raw_decode(rest)
+        type_, message = head[1], document["exception_message"].strip()
+        code = (
+            _BY_SUBTYPE.get(document.get("error_subtype", ""))
+            or _BY_ENTRY.get(document.get("type", "").split(" ")[-1])
+            or next((c for p, c in _BY_TEXT.get(type_, ()) if re.search(p, message)), None)
+            or _BY_TYPE[type_]
+        )
+        position = document.get("position")
+        return _DuckdbError(type_, message, code, None if position is None else int(position))
+
+
+def sql_error_of(error: BaseException, sql: str = "", *, before: str = "") -> SqlError:
+    """The SQL error for an error of the serving layer.
 
     Args:
         error: The error.
-        query: The statement in which DuckDB has marked a place.
+        sql: The statement, of which the error's position is one.
+        before: The text before the statement in what DuckDB was given.
     """
     text = str(error).strip()
     if isinstance(error, CoverageError | IntegrityError):
         return _of(error)
-    if isinstance(error, MemoryError) and not text:
-        text = "Out of Memory Error: the query needs more memory than a worker may have"
+    if isinstance(error, MemoryError):
+        return SqlError("53200", text or "the query needs more memory than a worker may have")
     cause = error.__context__ if isinstance(error, TrilayerError) else error
-    # DuckDB marks the place of a mistake in its text, which the serving layer leaves out.
-    said = str(cause).strip() if isinstance(cause, duckdb.Error) else text
-    if (kind := _KIND.search(said)) is None:
-        if isinstance(error, MemoryError):
-            return SqlError("53200", text)
+    # The serving layer leaves out a part of DuckDB's text.
+    parsed = _DuckdbError.parse(str(cause).strip() if isinstance(cause, duckdb.Error) else text)
+    if parsed is None:
         return _of(error if isinstance(error, TrilayerError) else TrilayerError(text))
-    code, special = _CODES[kind[1]]
-    plain = _MARK.sub("", said[kind.end() :]).strip()
-    code = next((special_ for what, special_ in special if re.search(what, plain)), code)
-    place = _position(said, query) or _place_of_name(code, plain, query)
-    message, hint = _parted(plain)
-    if kind[1] in ("Parser", "Syntax"):
-        hint = next((advice for what, advice in _ADVICE if re.search(what, query)), hint)
-    hint = next((advice for what, advice in _OF_TYPES if re.search(what, plain)), hint)
+    message, hint = _parted(parsed.message)
+    if parsed.type in ("Parser", "Syntax"):
+        hint = next((advice for what, advice in _ADVICE if re.search(what, sql)), hint)
+    hint = next((advice for what, advice in _OF_TYPES if re.search(what, parsed.message)), hint)
     # The serving layer's own hint knows the views.
     own = re.search(r"; ((?:did you mean|there (?:is|are)|to ask|\w+ is an? ).*)", text, re.DOTALL)
-    return SqlError(code, message, _sentence(own[1]) if own else hint, place)
+    position = 0
+    if sql and parsed.offset is not None and parsed.offset >= len(before):
+        position = len(sql.encode()[: parsed.offset - len(before)].decode(errors="ignore")) + 1
+    return SqlError(parsed.code, message, _sentence(own[1]) if own else hint, position)
 
 
 def _of(error: TrilayerError) -> SqlError:
@@ -162,59 +203,3 @@ def _parted(text: str) -> tuple[str, str]:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _position(text: str, query: str) -> int:
-    """The character of the statement that DuckDB has marked, from 1 on; 0 if none."""
-    if (mark := _MARK.search(text)) is None:
-        return 0
-    number, line, spaces = int(mark[1]), mark[2], len(mark[3]) - len(f"LINE {mark[1]}: ")
-    lines = query.split("\n")
-    if not 0 < number <= len(lines) or spaces < 0:
-        return 0
-    whole = lines[number - 1]
-    # DuckDB shows a part of a long line, between dots.
-    shown = line.removeprefix("...").removesuffix("...")
-    begins = whole.find(shown)
-    if begins < 0:
-        return 0
-    column = begins + spaces - (3 if line.startswith("...") and not whole.startswith("...") else 0)
-    return sum(len(each) + 1 for each in lines[: number - 1]) + column + 1
-
-
-_NAMED = re.compile(
-    r"""(?:with\ name\ |named\ |[Cc]olumn\ (?:name\ |named\ )?|table\ |key\ |field\ |call\ |types\ )
-    "?'?(?P<name>[^\s"'(!]+)""",
-    re.VERBOSE,
-)
-_TOKEN = re.compile(
-    rf"""(?P<qualified>\.\s*)?(?P<name>(?![eE]')\w+|"(?:[^"]|"")*")(?P<call>\s*\()?
-    | {TOKEN.pattern}""",
-    re.VERBOSE | re.DOTALL,
-)
-
-
-def _place_of_name(code: str, text: str, query: str) -> int:
-    """Where a statement first has the name that an error is about; 0 if nowhere.
-
-    DuckDB marks no place if it finds the error before the statement runs.
-    """
-    if code[:2] != "42" or (named := _NAMED.search(text)) is None:
-        return 0
-    *before, wanted = named["name"].lower().split(".")
-    for place, name, is_qualified, is_call in _names(query):
-        if name != wanted or is_call != (code in ("42883", "42725")):
-            continue
-        # What is qualified is not ambiguous, and may be a column of another table.
-        if is_qualified and code in ("42702", "42703") and "not have a column" not in text:
-            continue
-        return place - len(".".join(before)) - 1 if before and is_qualified else place
-    return 0
-
-
-def _names(query: str) -> Iterator[tuple[int, str, bool, bool]]:
-    """The names in a statement: place, name, and whether it is qualified, and called."""
-    for token in _TOKEN.finditer(query):
-        if token["name"]:
-            name = token["name"].strip('"').replace('""', '"').lower()
-            yield token.start("name") + 1, name, bool(token["qualified"]), bool(token["call"])

@@ -101,19 +101,28 @@ class Executor:
             self._out.flush()
 
     def _explained(self, request: Request, error: Exception) -> SqlError:
-        """The SQL error of an error, with its position in the statement as the client wrote it."""
+        """The SQL error of an error, with its position in the statement as the client wrote it.
+
+        DuckDB knows the position, and the subtype, only of an error of the statement that it was
+        given, which is a translation with values. So it is given the client's own.
+        """
         if not isinstance(request, Open | Describe):
             return sql_error_of(error)
         query = request.query
-        sql_error = sql_error_of(error, query.sql)
-        if sql_error.position or sql_error.code[:2] != "22" or not _is_postgresqls(query):
+        sql_error = sql_error_of(error)
+        if sql_error.code[:2] not in ("42", "22"):  # those of statements and of literals
             return sql_error
-        try:  # DuckDB has marked the literal in what it was given, which is a translation
+        # An error of a literal comes when the statement runs, and one of its syntax before EXPLAIN.
+        explain = "" if sql_error.code[:2] == "22" or sql_error.code == "42601" else "EXPLAIN "
+        sql = parameters.with_blanks(query.sql)
+        try:
             with ExitStack() as stack:
-                self._snapshot(query, stack).reader(query.sql, query.layer)
-        except (TrilayerError, duckdb.Error) as untranslated:
-            placed = sql_error_of(untranslated, query.sql)
-            return placed if placed.message == sql_error.message else sql_error
+                self._snapshot(query, stack).reader(f"{explain}{sql}", query.layer)
+        except (TrilayerError, duckdb.Error) as again:
+            placed = sql_error_of(again, query.sql, before=explain)
+            if placed.message == sql_error.message:
+                sql_error.code, sql_error.position = placed.code, placed.position
+                sql_error.hint = sql_error.hint or placed.hint
         return sql_error
 
     def _send_error(self, error: SqlError) -> None:

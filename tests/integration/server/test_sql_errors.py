@@ -9,10 +9,10 @@ CASTS = "You might need to add explicit type casts. Candidate functions: "
 
 MISTAKES = [
     ("SELECT * FROM ^totls", "42P01", "Table with name totls", "Did you mean 'totals'?"),
-    ("SELECT * FROM merged.^totls", "42P01", "Table with name totls", "Did you mean 'totals'?"),
+    ("SELECT * FROM ^merged.totls", "42P01", "Table with name totls", "Did you mean 'totals'?"),
     ("SELECT ^nn " + FROM, "42703", 'Referenced column "nn" not found', 'Did you mean "n"?'),
     ("SELECT 'nn ä',\n  ^nn " + FROM, "42703", 'Referenced column "nn"', 'Did you mean "n"?'),
-    ("SELECT 1, shops.^nn " + FROM, "42703", "does not have a column named", ""),
+    ("SELECT 1, ^shops.nn " + FROM, "42703", "does not have a column named", ""),
     ("SELECT ^t.n " + FROM, "42P01", 'Referenced table "t" not found', 'Did you mean "shops"?'),
     ("SELECT ^n " + JOINED, "42702", 'Ambiguous reference to column name "n"', ""),
     ("SELECT a.n, ^n " + JOINED, "42702", 'Ambiguous reference to column name "n"', ""),
@@ -23,11 +23,11 @@ MISTAKES = [
     ("SELECT 1\n  FROM ^FROM", "42601", 'syntax error at or near "FROM"', ""),
     ("SELECT ^'a", "42601", "unterminated string literal", ""),
     ("SELECT ^shop, count(*) " + FROM, "42803", "must appear in the GROUP BY clause", "Either add"),
-    ("SELECT max(count(*)) " + FROM, "42803", "aggregate function calls cannot be nested", ""),
-    ("SELECT n " + FROM + " WHERE count(*) > 1", "42803", "WHERE clause cannot contain", ""),
-    ("SELECT 1 ORDER BY 3", "42P10", "ORDER term out of range", ""),
+    ("SELECT max(^count(*)) " + FROM, "42803", "aggregate function calls cannot be nested", ""),
+    ("SELECT n " + FROM + " WHERE ^count(*) > 1", "42803", "WHERE clause cannot contain", ""),
+    ("SELECT 1 ORDER BY ^3", "42P10", "ORDER term out of range", ""),
     ("SELECT 1 UNION SELECT 1, 2", "42601", "same number of result columns", ""),
-    ("SELECT [1] || DATE '2026-01-01'", "42804", "Cannot concatenate types", "array_append"),
+    ("SELECT [1] || ^DATE '2026-01-01'", "42804", "Cannot concatenate types", "array_append"),
     ("SELECT 'x'^::INT", "22P02", "Could not convert string 'x' to INT32", ""),
     ("SELECT 'x'^::DATE", "22007", "invalid date field format", "2024-01-31"),
     ("SELECT ^DATE '2026-13-01'", "22008", "date field value out of range", "2024-01-31"),
@@ -37,7 +37,7 @@ MISTAKES = [
     ("SELECT 10 // range FROM range(2)", "22012", "Division by zero", "Use TRY(...) to return"),
     ("SELECT (SELECT 1 UNION ALL SELECT 2)", "21000", "More than one row returned", ""),
     ("DROP TABLE totals", "25006", "must be one SELECT, since views are read-only; got DROP", ""),
-    ("FROM read_csv('x.csv')", "42501", "file system operations are disabled", "To ask a file"),
+    ("FROM ^read_csv('x.csv')", "42501", "file system operations are disabled", "To ask a file"),
 ]  # fmt: skip
 
 

@@ -1,7 +1,8 @@
-"""The server of `trilayer up` says which ports it uses in place of those that are taken."""
+"""The server of `trilayer up` reports the ports that replace taken ones."""
 
-import re
 import socket
+from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,64 +43,50 @@ def started(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def announced(started, capsys):
-    """What `trilayer up` says of a server for which these ports are wanted."""
-
-    def said_of(wire, http):
-        _announce(started(wire, http))
-        return capsys.readouterr().out
-
-    return said_of
-
-
-@pytest.fixture
 def taken():
-    """A port on which something else listens."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        yield other.getsockname()[1]
+    """Two ports on which something else listens, until `close` is called."""
+    with ExitStack() as others:
+        sockets = [others.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in "ab"]
+        yield SimpleNamespace(
+            ports=[other.getsockname()[1] for other in sockets], close=others.close
+        )
 
 
-def test_the_port_of_sql_clients_is_taken(announced, taken):
-    said = announced(taken, free_port())
-    used = re.search(r"psql -h 127\.0\.0\.1 -p (\d+)", said)[1]
-    assert int(used) != taken
-    assert [line for line in said.splitlines() if "taken" in line] == [
-        f"Port {taken} is taken, so SQL clients use port {used} instead."
-    ]
-
-
-def test_the_port_of_the_console_is_taken(announced, taken):
-    said = announced(0, taken)
-    used = re.search(r"http://127\.0\.0\.1:(\d+)/", said)[1]
-    assert int(used) != taken
-    assert [line for line in said.splitlines() if "taken" in line] == [
-        f"Port {taken} is taken, so the console uses port {used} instead."
-    ]
-
-
-def test_nothing_is_said_of_ports_that_are_free(announced):
-    wire, http = free_port(), free_port()
-    said = announced(wire, http)
-    assert (f"-p {wire} " in said, f":{http}/" in said, "taken" in said) == (True, True, False)
-
-
-@pytest.mark.parametrize("wanted", ["taken", "any"])
-def test_a_server_that_starts_again_keeps_its_ports(wanted, started, caplog):
-    """Also when the port that was taken at first is free by then."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1] if wanted == "taken" else 0
-        stack = started(port, port)
-        first = stack.server()
+def check_kept(stack):
+    """A server that starts again keeps its ports."""
+    first = stack.server()
     stack._restart_companion(SERVER)
     again = stack.server()
     stack._keep_addresses()
     assert (again.console, again.psql, again.ports) == (first.console, first.psql, first.ports)
+
+
+def test_ports_that_are_taken_are_replaced_and_kept(started, taken, capsys, caplog):
+    """They are kept though those that were taken at first are free by then."""
+    stack = started(*taken.ports)
+    _announce(stack)
+    lines = capsys.readouterr().out.splitlines()
+    wire, http = stack.server().ports
+    assert not {wire, http} & set(taken.ports)
+    assert any(f"psql -h 127.0.0.1 -p {wire} " in line for line in lines)
+    assert any(f"http://127.0.0.1:{http}/" in line for line in lines)
+    assert [line for line in lines if "taken" in line] == [
+        f"Port {taken.ports[0]} is taken, so SQL clients use port {wire} instead.",
+        f"Port {taken.ports[1]} is taken, so the console uses port {http} instead.",
+    ]
+    taken.close()
+    check_kept(stack)
     assert caplog.records == []
 
 
-def test_ports_that_can_not_be_kept_are_reported(started, caplog):
-    stack = started(0, 0)
+def test_free_ports_are_kept_or_it_is_reported(started, capsys, caplog):
+    wanted = [free_port(), free_port()]
+    stack = started(*wanted)
+    _announce(stack)
     wire, http = stack.server().ports
+    assert [wire, http] == wanted
+    assert "taken" not in capsys.readouterr().out
+    assert caplog.records == []
     server = processes.running(stack.project.settings.home, SERVER.name)
     processes.terminate(server, home=stack.project.settings.home, timeout_s=5)
     with socket.create_server(("127.0.0.1", wire)):
@@ -110,3 +97,8 @@ def test_ports_that_can_not_be_kept_are_reported(started, caplog):
     (report,) = [record.getMessage() for record in caplog.records]
     assert f"http://127.0.0.1:{http}/" in report
     assert f"Port {wire} is taken, so SQL clients use port" in report
+
+
+def test_any_ports_are_kept(started, caplog):
+    check_kept(started(0, 0))
+    assert caplog.records == []

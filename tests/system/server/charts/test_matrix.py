@@ -356,11 +356,11 @@ def test_a_function_that_is_lacking_has_a_hint(ours):
         assert caught.value.diag.message_hint.startswith("Write ")
 
 
-@pytest.mark.parametrize("type_", ["char (9)", "char(5)", "character(5)"])
-def test_a_text_with_padding_is_refused(ours, type_):
-    with pytest.raises(psycopg.errors.FeatureNotSupported) as refused:
-        ours.execute(f"SELECT 'abc'::{type_}")
-    assert refused.value.diag.message_hint == "Write varchar(n) or text"
+def test_a_text_with_padding_is_refused(ours):
+    for type_ in ("char (9)", "char(5)", "character(5)"):
+        with pytest.raises(psycopg.errors.FeatureNotSupported) as refused:
+            ours.execute(f"SELECT 'abc'::{type_}")
+        assert refused.value.diag.message_hint == "Write varchar(n) or text"
     assert ours.execute("SELECT 'abc'::character varying(2)").fetchall() == [("ab",)]
 
 
@@ -371,8 +371,12 @@ def _kind(oid):
 _LISTS = {1022: 1231, 1007: 1231, 1016: 1231}
 
 
-@pytest.mark.parametrize("more", ["JOIN z ON z.b = y.b", "LEFT JOIN z ON true", ", z"])
-def test_tables_that_are_joined_in_several_ways_lose_no_column(ours, theirs, more):
+def test_tables_that_are_joined_in_several_ways_lose_no_column(ours, theirs):
+    for more in ("JOIN z ON z.b = y.b", "LEFT JOIN z ON true", ", z"):
+        _check_joined(ours, theirs, more)
+
+
+def _check_joined(ours, theirs, more):
     tables = "x (a, b) AS (SELECT 1, 2), y (b, c) AS (SELECT 2, 5), z (c, b) AS (SELECT 5, 2)"
     sql = f"WITH {tables} SELECT * FROM x JOIN y USING (b) {more}"
     (names, _, (row,)), (their_names, _, (their_row,)) = answer(ours, sql), answer(theirs, sql)
