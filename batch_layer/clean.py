@@ -13,9 +13,9 @@ from trilayer_core.seam import Cut
 from trilayer_core.store.cover import best_cover
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
-from trilayer_core.store.leftovers import clear, find_leftovers
-from trilayer_core.store.looks import Looks
+from trilayer_core.store.last_check import LastChecks
 from trilayer_core.store.master import Master
+from trilayer_core.store.orphans import clear, find_orphans
 from trilayer_core.store.publication import Publication, oldest_cut
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import Runs
@@ -25,9 +25,9 @@ logger = logging.getLogger("trilayer.batch")
 
 
 def clean(project: Project) -> None:
-    """Deletes versions beyond `keep_versions`, what no kept version needs, and leftovers.
+    """Deletes versions beyond `keep_versions`, what no kept version needs, and orphans.
 
-    `find_leftovers` finds the batch views and the run folders of the deleted versions, together
+    `find_orphans` finds the batch views and the run folders of the deleted versions, together
     with what killed processes have left.
 
     References are deleted before the files that they refer to: a crash then leaves garbage, never a
@@ -49,13 +49,13 @@ def clean(project: Project) -> None:
         _clean_chains(stream, kept, store)
     failpoint("clean.between-files")
     present = Publications(store).in_force()
-    look = Looks(store).last(present) if present else None
-    attempts = Runs(store).ingest_notes(max(kept[-1].token, look.token if look else 0))
+    check = LastChecks(store).last(present) if present else None
+    attempts = Runs(store).ingest_notes(max(kept[-1].token, check.token if check else 0))
     # More notes than streams mean that an attempt was killed. Only then are the folders of all
     # intervals searched: for a year of them this takes longer than a run with little to do.
     killed = len(attempts) > len(catalog.streams)
     chains = killed or kept[-1].kind == "full"
-    cleared = clear(store, find_leftovers(store, thorough=killed, chains=chains))
+    cleared = clear(store, find_orphans(store, thorough=killed, chains=chains))
     for path in attempts:
         store.delete(path)
     if cleared:

@@ -19,13 +19,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from batch_layer import judging
-from batch_layer.judging import NEW, event_columns, events_in, union
-from trilayer_core.compute.formats.json import literal
 from trilayer_core.compute.grouping import Pass, merge_sql, quoted
 from trilayer_core.compute.parsing import FITS, LOG_COLUMNS, REJECT, log_columns, parse
 from trilayer_core.compute.rows import check_rows, rows_made
-from trilayer_core.definitions.alerts import ALERT_COLUMNS, Alert, AlertGroup
+from trilayer_core.definitions.alerts import Alert
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import StoreError
@@ -35,7 +32,6 @@ from trilayer_core.runtime.session import batch_session, driver_at_work
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Ranges
 from trilayer_core.store import layout
-from trilayer_core.store.alerts import AlertGeneration
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import Interval
 from trilayer_core.store.tables import check_tables, table_frames
@@ -62,30 +58,13 @@ class Ingested:
     quarantined: int = 0
 
 
-@dataclass(frozen=True)
-class Judging:
-    """What is judged together.
+class Engine:
+    """Runs Spark for the steps of a batch run.
 
     Attributes:
-        group: The alerts.
-        kind: The kind of files, which is part of the folders' names.
-        new: The intervals with the events to be judged.
-        before: Intervals whose events only precede these.
-        memory: Files with the newest events of each key in yet earlier intervals.
-        generations: The generations by whose profiles the events are judged; None if no alert has a
-            profile.
+        store: The store that it reads and writes.
+        spark: Returns the session, which is started by the first call.
     """
-
-    group: AlertGroup
-    kind: str
-    new: Sequence[Interval]
-    before: Sequence[Interval] = ()
-    memory: Sequence[StoredFile] = ()
-    generations: Sequence[AlertGeneration] | None = None
-
-
-class Engine:
-    """Runs Spark for the steps of a batch run."""
 
     def __init__(self, settings: Settings, store: Store, spark: StartSpark) -> None:
         """Creates the engine, without starting Spark.
@@ -95,18 +74,18 @@ class Engine:
             store: The store that it reads and writes.
             spark: Returns the session, which is only started if there is something to compute.
         """
-        self._settings, self._store, self._spark = settings, store, spark
+        self._settings, self.store, self.spark = settings, store, spark
 
     def ingest(self, stream: Stream, number: int, ranges: Ranges) -> Ingested:
         """Copies offsets of the stream's log into the files of an interval, and parses them."""
-        log = read_log(self._spark(), self._settings.bootstrap_servers, stream.topic, ranges)
+        log = read_log(self.spark(), self._settings.bootstrap_servers, stream.topic, ranges)
         return self._write_interval(stream, number, log_columns(log))
 
     def parse_again(self, stream: Stream, interval: Interval) -> Ingested:
         """Parses an interval of another schema again, from its raw bytes."""
         for file in interval.files:
-            self._store.check(file)
-        raw = self._read(interval.files).select(*LOG_COLUMNS)
+            self.store.check(file)
+        raw = self.read(interval.files).select(*LOG_COLUMNS)
         return self._write_interval(stream, interval.number, raw)
 
     def compute(self, pass_: Pass, intervals: Sequence[Interval], token: int, kind: str) -> Files:
@@ -121,14 +100,14 @@ class Engine:
         Returns:
             The files of each view.
         """
-        rows = rows_of(pass_, intervals, self._store, self._spark)
+        rows = rows_of(pass_, intervals, self.store, self.spark)
         if rows is None:
             return {view.name: [] for view in pass_.views}
         result = pass_.run(rows).persist()
         try:
-            return _side_by_side(
+            return side_by_side(
                 pass_.views,
-                lambda view: self._write(pass_.slice_of(view, result), view.name, token, kind),
+                lambda view: self.write(pass_.slice_of(view, result), view.name, token, kind),
             )
         finally:
             result.unpersist()
@@ -137,116 +116,17 @@ class Engine:
         """Merges the partials of each view in `files` by key, after checking digests."""
 
         def merged(view: View) -> Sequence[StoredFile]:
-            self._store.check_all(files[view.name])
-            partials = merge(view, self._read(files[view.name]))
-            return self._write(partials, view.name, token, "merged")
+            self.store.check_all(files[view.name])
+            partials = merge(view, self.read(files[view.name]))
+            return self.write(partials, view.name, token, "merged")
 
-        return _side_by_side(views, merged)
-
-    # -- alerts ------------------------------------------------------------------------------------
-
-    def judge(self, judging_: Judging, token: int) -> Files:
-        """Judges events by the rules of alerts.
-
-        Returns:
-            The files of each alert.
-
-        Raises:
-            IntegrityError: A file that it reads is missing or altered.
-        """
-        group = judging_.group
-        new = self._events(group.stream, judging_.new)
-        if new is None:
-            return {alert.name: [] for alert in group.alerts}
-        before = None
-        if group.last:
-            remembered = self._remembered(group, judging_.memory)
-            before = union([self._events(group.stream, judging_.before), remembered])
-        rows = new.selectExpr("*", f"true AS {NEW}")
-        if before is not None:
-            rows = rows.unionByName(before.selectExpr("*", f"false AS {NEW}"))
-        result = judging.raised(group, rows, judging_.generations, self._store).persist()
-        try:
-            return _side_by_side(
-                group.alerts,
-                lambda alert: self._write_alerts(
-                    result.where(f"alert = {literal(alert.name)}"), alert, token, judging_.kind
-                ),
-            )
-        finally:
-            result.unpersist()
-
-    def judged_before(
-        self,
-        alert: Alert,
-        files: Sequence[StoredFile],
-        generations: Sequence[AlertGeneration],
-        token: int,
-    ) -> Sequence[StoredFile]:
-        """The rows of an alert's files whose events come before all of the generations."""
-        if not files:
-            return []
-        self._store.check_all(files)
-        by = judging.generation_sql(generations, "topic_id", "partition", "`offset`")
-        return self._write_alerts(self._read(files).where(f"{by} IS NULL"), alert, token, "kept")
-
-    def merge_alerts(self, alerts: Sequence[Alert], files: Files, token: int) -> Files:
-        """The rows of the files of each alert, as one result."""
-
-        def merged(alert: Alert) -> Sequence[StoredFile]:
-            self._store.check_all(files[alert.name])
-            return self._write_alerts(self._read(files[alert.name]), alert, token, "merged")
-
-        return _side_by_side(alerts, merged)
-
-    def remember(
-        self, group: AlertGroup, intervals: Sequence[Interval], token: int, kind: str
-    ) -> Sequence[StoredFile]:
-        """The newest events of each key in some intervals."""
-        events = self._events(group.stream, intervals)
-        return [] if events is None else self._write_memory(group, events, token, kind)
-
-    def merge_memory(
-        self, group: AlertGroup, files: Sequence[StoredFile], token: int
-    ) -> Sequence[StoredFile]:
-        """The newest events of each key in some files of such."""
-        events = self._remembered(group, files)
-        return [] if events is None else self._write_memory(group, events, token, "merged")
-
-    def scattered(self, group: AlertGroup, files: Sequence[StoredFile]) -> int:
-        """The number of keys whose events are in more than one partition."""
-        events = self._remembered(group, files)
-        return 0 if events is None else judging.scattered(group, events)
-
-    def _events(self, stream: Stream, intervals: Sequence[Interval]) -> DataFrame | None:
-        if not any(interval.files for interval in intervals):
-            return None  # without starting Spark
-        return events_in(stream, intervals, self._store, self._spark())
-
-    def _remembered(self, group: AlertGroup, files: Sequence[StoredFile]) -> DataFrame | None:
-        if not files:
-            return None
-        self._store.check_all(files)
-        return self._read(files).selectExpr(*event_columns(group.stream))
-
-    def _write_memory(
-        self, group: AlertGroup, events: DataFrame, token: int, kind: str
-    ) -> Sequence[StoredFile]:
-        rows = judging.newest(group, events)
-        return self._write(rows, layout.memory_files(group.name), token, kind)
-
-    def _write_alerts(
-        self, rows: DataFrame, alert: Alert, token: int, kind: str
-    ) -> Sequence[StoredFile]:
-        # In the order of places, so that a range of offsets is in few row groups.
-        rows = rows.select(*ALERT_COLUMNS).hint("rebalance")
-        ordered = rows.sortWithinPartitions("topic_id", "partition", "offset")
-        return self._write(ordered, layout.alert_files(alert.name), token, kind)
+        return side_by_side(views, merged)
 
     # -- files -------------------------------------------------------------------------------------
 
-    def _read(self, files: Sequence[StoredFile]) -> DataFrame:
-        return self._spark().read.parquet(*(self._store.uri(file.path) for file in files))
+    def read(self, files: Sequence[StoredFile]) -> DataFrame:
+        """The rows of some files, whose digests the caller has checked."""
+        return self.spark().read.parquet(*(self.store.uri(file.path) for file in files))
 
     def _write_interval(self, stream: Stream, number: int, records: DataFrame) -> Ingested:
         """Writes the records of an interval.
@@ -255,16 +135,17 @@ class Engine:
         """
         failpoint("ingest.before-write")
         chain = layout.chain(stream, stream.fingerprint)
-        folder = layout.records(chain, number, self._store.unique())
-        files = write_files(self._store, parse(records, stream).drop(FITS), folder)
-        rejected = sum(rejected_in(file, self._store) for file in files)
+        folder = layout.records(chain, number, self.store.unique())
+        files = write_files(self.store, parse(records, stream).drop(FITS), folder)
+        rejected = sum(rejected_in(file, self.store) for file in files)
         return Ingested(files, sum(file.rows for file in files), rejected)
 
-    def _write(self, rows: DataFrame, name: str, token: int, kind: str) -> Sequence[StoredFile]:
+    def write(self, rows: DataFrame, name: str, token: int, kind: str) -> Sequence[StoredFile]:
+        """Writes the rows of a view, or of something else with a name, into a folder of the run."""
         # Each attempt has its own folder, because a server or cluster may still be writing to that
         # of a killed attempt.
-        folder = layout.partials(name, token, kind, self._store.unique())
-        return write_files(self._store, rows, folder)
+        folder = layout.partials(name, token, kind, self.store.unique())
+        return write_files(self.store, rows, folder)
 
 
 def rows_of(
@@ -303,7 +184,7 @@ def rejected_in(file: StoredFile, store: Store) -> int:
     return len(column) - int(column.null_count)
 
 
-def _side_by_side(
+def side_by_side(
     of: Sequence[Named], work: Callable[[Named], Sequence[StoredFile]]
 ) -> dict[str, Sequence[StoredFile]]:
     """The results of `work` for each view or alert, computed in parallel.

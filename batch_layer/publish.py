@@ -24,7 +24,7 @@ from trilayer_core.store.intervals import (
     newest_departed,
     newest_of,
 )
-from trilayer_core.store.looks import Look, Looks
+from trilayer_core.store.last_check import LastCheck, LastChecks
 from trilayer_core.store.master import Master
 from trilayer_core.store.pointer import Held, PointerFile
 from trilayer_core.store.publication import (
@@ -114,7 +114,7 @@ def publish(
         and _is_the_same(base, run, streams, views)
         and _alerts_are_the_same(base, alerts, memories)
     ):
-        Looks(store).write(Look(base.version, run.t_ms, run.token, store.clock()))
+        LastChecks(store).write(LastCheck(base.version, run.t_ms, run.token, store.clock()))
         logger.info(
             "nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t
         )

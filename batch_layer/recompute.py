@@ -3,8 +3,8 @@
 A batch view is a small number of files whose partials, merged, are the view. An incremental run
 adds the partials of the new interval as a file, and merges it with earlier files only while these
 are not much larger. The cost of a run thus depends on what is new, not on the history. A full run
-computes one file from the whole master dataset. Both give the same partials. Alerts are judged in
-the same step, see judge.py.
+computes one file from the whole master dataset. Both give the same partials. The rules of
+alerts are evaluated in the same step, see alerts/evaluation.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from batch_layer.alerts.evaluation import alert_definitions, evaluate
 from batch_layer.engine import Engine, tail
-from batch_layer.judge import alert_definitions, judge
 from trilayer_core.compute.grouping import plan
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
@@ -81,7 +81,7 @@ def recompute(project: Project, run: Run, engine: Engine) -> Recomputed:
             stream.name,
             kinds[stream.name],
         )
-        alerts_of_stream, memories_of_stream = judge(catalog, stream, run, base, store, engine)
+        alerts_of_stream, memories_of_stream = evaluate(catalog, stream, run, base, store, engine)
         alerts |= alerts_of_stream
         memories |= memories_of_stream
     result = Recomputed(

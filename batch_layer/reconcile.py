@@ -2,7 +2,7 @@
 
 The batch layer's share is what the run's new intervals have added; the speed layer's share is the
 segments between the same two cuts. All keys with both answers are stored with the run, as long as
-its publication is kept. Alerts are compared in the same step, see reconcile_alerts.py.
+its publication is kept. Alerts are compared in the same step, see alerts/comparison.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from batch_layer.reconcile_alerts import reconcile_alerts
+from batch_layer.alerts.comparison import reconcile_alerts
 from batch_layer.shares import Shares
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream

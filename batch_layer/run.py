@@ -12,9 +12,9 @@ from batch_layer import cut as cutting
 from batch_layer import ingest as ingesting
 from batch_layer.accept import Records
 from batch_layer.accept import accept_loss as accept_loss_of
+from batch_layer.alerts.evaluation import alerts_are_continued
 from batch_layer.cut import choose_t, find_run, latest_ms
 from batch_layer.engine import Engine, batch_engine
-from batch_layer.judge import alerts_are_continued
 from batch_layer.publish import publish
 from batch_layer.recompute import is_continued, recompute, recomputed_before
 from batch_layer.reconcile import reconcile
@@ -30,7 +30,7 @@ from trilayer_core.seam import format_time
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store
 from trilayer_core.store.intervals import Interval
-from trilayer_core.store.looks import Looks
+from trilayer_core.store.last_check import LastChecks
 from trilayer_core.store.origins import Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication
@@ -192,7 +192,7 @@ class BatchLayer:
         published = Publications(store).in_force()
         if published is None or published.t_ms > latest:
             return None
-        up_to_ms = Looks(store).complete_to_ms(published, latest)
+        up_to_ms = LastChecks(store).complete_to_ms(published, latest)
         if t_ms > up_to_ms:
             return None
         if not all(is_continued(catalog, stream, published) for stream in catalog.streams):

@@ -346,7 +346,7 @@ def _look_around(past: Past) -> float:
 
 def _look_around_at_once(connection: serving_layer.Connection) -> None:
     """Makes the next refresh list the streams' folders, which it otherwise does once per second."""
-    connection._refresh._looked_around = float("-inf")
+    connection._refresh._listed_at = float("-inf")
 
 
 # -- an open tick ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 See `connect` for its arguments.
 """
 
-from serving_layer.arriving import ArrivingAlerts, RaisedAlert
+from serving_layer.alerts.tail import ArrivingAlerts, RaisedAlert
 from serving_layer.connection import Connection, connect
 from serving_layer.history import Reconciled, StreamShare, Version
 from serving_layer.result import Provenance, Result, RowSet, StreamProvenance

@@ -23,7 +23,7 @@ import duckdb
 import pyarrow as pa
 
 from serving_layer import history
-from serving_layer.arriving import ArrivingAlerts
+from serving_layer.alerts.tail import ArrivingAlerts
 from serving_layer.digests import compared, digest_sql
 from serving_layer.refresh import Refresh
 from serving_layer.result import (
@@ -86,8 +86,8 @@ class Connection:
             catalog: The catalog.
             settings: The settings.
             store: The store.
-            keep: Whether the answers of merged views are kept.
-            forks: Whether the process will fork itself to have questions answered in its forks,
+            keep: Whether the answers of merged views are materialized.
+            forks: Whether the process will fork itself to have queries answered in its forks,
                 which call `detach` first.
         """
         self._detached = self._closed = False
@@ -176,9 +176,9 @@ class Connection:
         """Whether there may be something new, which a detached connection does not load."""
         return self._refresh.may_have_more()
 
-    def has_nothing_more(self) -> None:
-        """Takes from the process that loads, which has just looked, that there is nothing new."""
-        self._refresh.has_nothing_more()
+    def mark_current(self) -> None:
+        """Marks the state as current: the process that loads has just checked."""
+        self._refresh.mark_current()
 
     @property
     def folders(self) -> list[str]:
@@ -197,7 +197,7 @@ class Connection:
 
         Args:
             memory_mb: The memory limit of DuckDB, with what is loaded.
-            threads: The number of threads that answer a question.
+            threads: The number of threads that answer a query.
         """
         self._detached = True
         self._database.execute(f"SET memory_limit = '{memory_mb}MB'; SET threads = {threads}")
@@ -586,10 +586,10 @@ def connect(
             instead, if the server's client is installed; nothing else must then be given.
         settings: The settings; by default those of trilayer.toml and the environment.
         store: The store.
-        keep: Whether to keep the answers of merged views in memory, and to fold again what a load
-            touches. Queries then cost what they cost on a native table; opening takes longer and
-            the connection needs about twice the memory. Otherwise each query merges what it reads,
-            which is cheaper for a few queries. The answers are the same.
+        keep: Whether to materialize the answers of merged views in memory, and to recompute what a
+            load changes. Queries then cost what they cost on a native table; opening takes longer
+            and the connection needs about twice the memory. Otherwise each query merges what it
+            reads, which is cheaper for a few queries. The answers are the same.
     """
     if isinstance(catalog, str) and "://" in catalog:
         if settings is not None or store is not None:

@@ -20,7 +20,7 @@ from trilayer_core.errors import CoverageError, UsageError
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
-from trilayer_core.store.looks import Look, Looks
+from trilayer_core.store.last_check import LastCheck, LastChecks
 from trilayer_core.store.origins import origin_number
 from trilayer_core.store.publication import Publication, choose_version
 from trilayer_core.store.publications import Publications
@@ -119,7 +119,10 @@ def history(store: Store) -> list[Version]:
     current, published = publications.in_force(), publications.past().by_use
     return [
         version_of(
-            publication, current, publication.version in published, Looks(store).last(publication)
+            publication,
+            current,
+            publication.version in published,
+            LastChecks(store).last(publication),
         )
         for publication in publications.versions()
     ]
@@ -129,7 +132,7 @@ def version_of(
     publication: Publication,
     current: Publication | None,
     published: bool = True,
-    look: Look | None = None,
+    look: LastCheck | None = None,
 ) -> Version:
     """The `Version` of a publication.
 

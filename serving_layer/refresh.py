@@ -15,9 +15,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from serving_layer import state as states
-from serving_layer.kept import KeptAnswers
+from serving_layer.alerts.stored import StoredAlerts
+from serving_layer.materialized import MaterializedAnswers
 from serving_layer.result import StreamProvenance
-from serving_layer.sent import StoredAlerts
 from serving_layer.state import Loaded, Plan, SentState, StreamState, StreamTarget, replacing
 from serving_layer.tables import Tables
 from trilayer_core.compute.grouping import partial_schema
@@ -38,10 +38,10 @@ from trilayer_core.store.publication import Publication, choose_version
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import Commit, read_partials
 
-LOOK_AROUND_S = 1.0
+LISTING_S = 1.0
 """How often the whole folder of a stream is listed for generations and compactions, in seconds.
 
-The next commit is looked for each time.
+The next commit is checked for each time.
 """
 
 MOST_AT_ONCE = 100
@@ -83,14 +83,14 @@ class Refresh:
         self._commits: dict[str, CachedCommits] = {
             stream.name: CachedCommits(store, stream) for stream in catalog.streams
         }
-        self._looked_around = self._looked_at_sent = float("-inf")
+        self._listed_at = self._sent_checked_at = float("-inf")
         self._torn = False
         self._alerts = StoredAlerts(catalog, store)
 
     @property
-    def kept(self) -> KeptAnswers:
-        """The answers that are kept."""
-        return self._tables.kept
+    def answers(self) -> MaterializedAnswers:
+        """The materialized answers."""
+        return self._tables.answers
 
     def refresh(self) -> Loaded:
         """Loads new data and returns what the tables contain.
@@ -104,7 +104,7 @@ class Refresh:
             # While it was read, a file may have been deleted or compacted, or segments may have
             # been deleted because they lie below the cut of a new publication. In these cases the
             # pointer or the listing has changed, and the next attempt finds something else.
-            self._looked_around = float("-inf")
+            self._listed_at = float("-inf")
             return self._pointer.data(), str(error)
 
         return retried(self._step, (IntegrityError, CoverageError), 10, again)
@@ -116,7 +116,7 @@ class Refresh:
             self._torn
             or not loaded.streams
             or self._pointer.data() != loaded.pointer
-            or self._clock() - self._looked_around >= LOOK_AROUND_S
+            or self._clock() - self._listed_at >= LISTING_S
             or any(map(self._has_next, self._catalog.streams))
             or any(
                 self._alerts.document(topic) != loaded.sent.get(topic, SentState()).document
@@ -137,9 +137,9 @@ class Refresh:
         sent = [layout.sent_folder(topic) for topic in self._alerts.topics]
         return [self._store.path(folder) for folder in (layout.VERSIONS, *commits, *sent)]
 
-    def has_nothing_more(self) -> None:
-        """Takes from another process, which has just looked, that there is nothing new."""
-        self._looked_around = self._clock()
+    def mark_current(self) -> None:
+        """Marks the state as current: another process has just checked."""
+        self._listed_at = self._clock()
 
     def _has_next(self, stream: Stream) -> bool:
         state = self.loaded.streams[stream.name]
@@ -224,17 +224,17 @@ class Refresh:
             self._before_swap()
             self._tables.clear()
             self.loaded = Loaded()
-            self._looked_around = self._looked_at_sent = float("-inf")
+            self._listed_at = self._sent_checked_at = float("-inf")
             self._torn = False
         now = self._clock()
         if (
             pointer != self.loaded.pointer
             or not self.loaded.streams
-            or now - self._looked_around >= LOOK_AROUND_S
+            or now - self._listed_at >= LISTING_S
         ):
             publication = self._publications.pointed_at(pointer) if pointer is not None else None
             self._reload(pointer, publication, lambda: self._pointer.data() == pointer)
-            self._looked_around = now
+            self._listed_at = now
         else:
             for stream in self._catalog.streams:
                 self._load_next(stream)
@@ -374,8 +374,8 @@ class Refresh:
     def _load_sent(self) -> None:
         """Adds the alerts that were stored since."""
         now = self._clock()
-        # A look at a local file costs next to nothing.
-        if not self._store.local and now - self._looked_at_sent < LOOK_AROUND_S:
+        # A check of a local file costs next to nothing.
+        if not self._store.local and now - self._sent_checked_at < LISTING_S:
             return
         for topic in self._alerts.topics:
             arrived = self._alerts.arrived(topic, self.loaded)
@@ -386,7 +386,7 @@ class Refresh:
                     self._tables.insert_sent(arrivals)
                     self.loaded = replace(self.loaded, sent={**self.loaded.sent, topic: state})
                 failpoint("refresh.after-commit")
-        self._looked_at_sent = now
+        self._sent_checked_at = now
 
 
 def _rows(partials: Mapping[str, Sequence[pa.Table]]) -> dict[str, int]:

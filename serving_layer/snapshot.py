@@ -19,7 +19,7 @@ from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from serving_layer.alerts import LAYER, OUTPUT
+from serving_layer.alerts.tables import LAYER, OUTPUT
 from serving_layer.result import Provenance, Result, closed, held, interruptible, without_hugeint
 from serving_layer.state import Loaded
 from serving_layer.tables import LAYERS, Layer

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from serving_layer.alert_reasons import published_alert
 from trilayer_core.definitions.alerts import Alert
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
@@ -461,7 +460,7 @@ def replacing(
         )
     alerts = []
     for alert in catalog.alerts:
-        published = published_alert(alert, publication)
+        published = publication.alert(alert) if publication else None
         changed = change(layout.alert_files(alert.name), published.files if published else [])
         alerts.append((alert, changed))
     moved = pointer != before.pointer or not before.streams

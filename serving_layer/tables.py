@@ -15,8 +15,15 @@ from typing import Any, Literal
 import duckdb
 import pyarrow as pa
 
-from serving_layer.alerts import AlertArrival, AlertChange, AlertTables, in_files
-from serving_layer.kept import FOLD, FOLD_TYPE, KeptAnswers, can_keep, fold_sql, kept_select
+from serving_layer.alerts.tables import AlertArrival, AlertChange, AlertTables, in_files
+from serving_layer.materialized import (
+    HASH,
+    HASH_TYPE,
+    MaterializedAnswers,
+    answers_select,
+    can_materialize,
+    hash_sql,
+)
 from serving_layer.result import interruptible
 from serving_layer.state import ViewPlan
 from trilayer_core.compute.merging import (
@@ -57,7 +64,7 @@ class Tables:
     """The batch table and the speed table of each view, in one DuckDB.
 
     Attributes:
-        kept: The answers of merged views that are kept.
+        answers: The materialized answers of merged views.
         alerts: The tables of alerts.
     """
 
@@ -69,21 +76,21 @@ class Tables:
         Args:
             connection: The database.
             catalog: The definitions.
-            keep: Whether the answers of merged views are kept.
+            keep: Whether the answers of merged views are materialized.
         """
-        views = [view for view in catalog.views if keep and can_keep(view)]
+        views = [view for view in catalog.views if keep and can_materialize(view)]
         self._connection = connection
         self._views = {view.name: view for view in catalog.stored}
-        self._kept_for = {stored.name: view for view in views for stored in view.stored}
+        self._materialized_for = {stored.name: view for view in views for stored in view.stored}
         # The columns that tables have beside those of partials, as SQL with their names.
         self._computed = {
-            stored.name: [f"{fold_sql(view)} AS {FOLD}"] for view in views for stored in view.stored
+            stored.name: [f"{hash_sql(view)} AS {HASH}"] for view in views for stored in view.stored
         }
         connection.execute("CREATE SCHEMA _batch; CREATE SCHEMA _speed")
         for view in catalog.stored:
             self._create(batch_table(view), view, _BATCH_COLUMNS)
             self._create(speed_table(view), view, _SPEED_COLUMNS)
-        self.kept = KeptAnswers(
+        self.answers = MaterializedAnswers(
             connection, views, lambda stored: [batch_table(stored), speed_table(stored)]
         )
         self.alerts = AlertTables(connection, catalog.alerts)
@@ -104,7 +111,7 @@ class Tables:
             alerts: The changes to the batch layer's sets of alerts.
         """
         with self._transaction():
-            touched = self._touched(plans, batch, speed)
+            dirty = self._dirty(plans, batch, speed)
             for plan in plans:
                 self._delete(plan)
                 for file, number in plan.arriving.items():
@@ -116,7 +123,7 @@ class Tables:
                     self._connection.execute(f"DROP TABLE {table}")
                     self._create(table, plan.view, _SPEED_COLUMNS)
                     self._insert_speed(plan.view, speed[plan.view.name])
-            self._fold(touched)
+            self._recompute(dirty)
             for change in alerts:
                 self.alerts.replace(change, batch)
             failpoint("refresh.before-commit")
@@ -140,8 +147,8 @@ class Tables:
                 ):
                     self._connection.execute(f"DROP TABLE {table}")
                     self._create(table, view, columns)
-            for view in self.kept.views:
-                self.kept.fold_all(view)
+            for view in self.answers.views:
+                self.answers.recompute_all(view)
             self.alerts.clear()
 
     def append(self, partials: Mapping[str, Sequence[pa.Table]]) -> None:
@@ -149,7 +156,7 @@ class Tables:
         with self._transaction():
             for name, tables in partials.items():
                 self._insert_speed(self._views[name], tables)
-            self._fold(partials)
+            self._recompute(partials)
             failpoint("refresh.before-commit")
 
     def merge(self, view: View) -> int:
@@ -157,7 +164,8 @@ class Tables:
 
         Returns the number of rows that are left.
         """
-        table, columns = speed_table(view), [TICK, *([FOLD] if view.name in self._kept_for else [])]
+        table = speed_table(view)
+        columns = [TICK, HASH] if view.name in self._materialized_for else [TICK]
         with self._transaction():
             self._connection.execute(
                 f"CREATE TABLE _speed._next AS {merge_select(view, [table], columns)}; DROP TABLE"
@@ -165,19 +173,19 @@ class Tables:
             )
         return self._count(table)
 
-    def _touched(
+    def _dirty(
         self,
         plans: Sequence[ViewPlan],
         batch: Mapping[StoredFile, pa.Table],
         speed: Mapping[str, Sequence[pa.Table]],
     ) -> dict[str, Sequence[pa.Table] | None]:
-        """The rows that plans delete or add, by view; None if there are too many to look at each.
+        """The rows that plans delete or add, by view; None if there are too many to list.
 
         To be called before the plans are carried out.
         """
-        touched: dict[str, Sequence[pa.Table] | None] = {}
+        dirty: dict[str, Sequence[pa.Table] | None] = {}
         for plan in plans:
-            view = self._kept_for.get(plan.view.name)
+            view = self._materialized_for.get(plan.view.name)
             if view is None:
                 continue
             table = speed_table(plan.view)
@@ -185,22 +193,22 @@ class Tables:
             deleted += [table] * plan.reload_speed
             added = [batch[file] for file in plan.arriving]
             added += speed[plan.view.name] if plan.reload_speed else []
-            if self.kept.is_much(view, sum(map(len, added)) + sum(map(self._count, deleted))):
-                touched[plan.view.name] = None
+            if self.answers.is_much(view, sum(map(len, added)) + sum(map(self._count, deleted))):
+                dirty[plan.view.name] = None
             else:
                 keys = ", ".join(quoted_duckdb(key.name) for key in view.keys)
                 gone = [self._connection.sql(f"SELECT {keys} FROM {rows}") for rows in deleted]
-                touched[plan.view.name] = [*added, *(rows.to_arrow_table() for rows in gone)]
-        return touched
+                dirty[plan.view.name] = [*added, *(rows.to_arrow_table() for rows in gone)]
+        return dirty
 
-    def _fold(self, touched: Mapping[str, Sequence[pa.Table] | None]) -> None:
+    def _recompute(self, dirty: Mapping[str, Sequence[pa.Table] | None]) -> None:
         """Folds the answers that depend on rows of partials, of which None stands for too many."""
-        for view in self.kept.views:
-            rows = [touched.get(stored.name, ()) for stored in view.stored]
+        for view in self.answers.views:
+            rows = [dirty.get(stored.name, ()) for stored in view.stored]
             if any(tables is None for tables in rows):
-                self.kept.fold_all(view)
+                self.answers.recompute_all(view)
             elif any(map(len, tables := [table for each in rows for table in each or ()])):
-                self.kept.fold(view, tables)
+                self.answers.recompute(view, tables)
 
     def _count(self, rows: str) -> int:
         # A result that is not read to its end would keep tables from being registered.
@@ -208,7 +216,10 @@ class Tables:
         return int(count)
 
     def _create(self, table: str, view: View, columns: Sequence[str]) -> None:
-        extra = [*columns, *([f"{FOLD} {FOLD_TYPE}"] if view.name in self._kept_for else [])]
+        extra = [
+            *columns,
+            *([f"{HASH} {HASH_TYPE}"] if view.name in self._materialized_for else []),
+        ]
         self._connection.execute(create_table_sql(table, view, extra))
 
     def _insert_speed(self, view: View, tables: Sequence[pa.Table]) -> None:
@@ -273,7 +284,7 @@ def open_database(
         catalog: The definitions.
         settings: The settings.
         content: Returns the rows of a reference table.
-        keep: Whether the answers of merged views are kept.
+        keep: Whether the answers of merged views are materialized.
         forks: Whether the process forks. The database then has no threads, which a fork would not
             have either, and is not locked down before `detach`.
     """
@@ -283,7 +294,7 @@ def open_database(
         "CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)"
     )
     for layer in LAYERS:
-        _create_views(database, catalog, layer, tables.kept.views if layer == "merged" else ())
+        _create_views(database, catalog, layer, tables.answers.views if layer == "merged" else ())
     database.execute("CREATE SCHEMA tables")
     for table in catalog.all_tables:
         put_table(database, table.name, content(table))
@@ -344,13 +355,16 @@ def put_table(
 
 
 def _create_views(
-    database: duckdb.DuckDBPyConnection, catalog: Catalog, layer: Layer, kept: Sequence[View]
+    database: duckdb.DuckDBPyConnection,
+    catalog: Catalog,
+    layer: Layer,
+    materialized: Sequence[View],
 ) -> None:
-    """Creates the views of a layer. The answers of those in `kept` are selected, not merged."""
+    """Creates the views of a layer. Materialized answers are selected, not merged."""
     database.execute(f"CREATE SCHEMA {layer}")
     for view in catalog.views:
-        if view in kept:
-            answer = kept_select(view)
+        if view in materialized:
+            answer = answers_select(view)
         else:
             answer = present_select(view, lambda stored: _tables(stored, layer))
         database.execute(f"CREATE VIEW {layer}.{quoted_duckdb(view.name)} AS {answer}")

@@ -6,7 +6,7 @@ from tests.support.seam.world import CATALOG, TICK_MS, Crash, arrive
 from trilayer_core.store.publications import Publications
 
 HELD_BY = [
-    "unit/storage/test_leftovers.py::"
+    "unit/storage/test_orphans.py::"
     "test_i5_a_publication_killed_at_any_change_of_the_store_leaves_one_that_is_whole",
     "unit/storage/test_pointer.py::"
     "test_many_rollbacks_and_runs_at_once_leave_a_whole_publication_of_the_newest_token",

@@ -7,7 +7,7 @@ import pytest
 from tests.support.seam.world import CATALOG, TICK_MS, Crash, World, arrive
 
 HELD_BY = [
-    "unit/storage/test_leftovers.py::"
+    "unit/storage/test_orphans.py::"
     "test_i5_a_publication_killed_at_any_change_of_the_store_leaves_one_that_is_whole",
     "integration/recovery/test_batch_killed.py::test_i5_run_killed_and_run_again",
     "integration/recovery/test_batch_killed.py::test_i5_publish_killed_and_run_again",

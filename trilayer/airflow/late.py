@@ -16,7 +16,7 @@ from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import load_settings
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
-from trilayer_core.store.looks import Looks
+from trilayer_core.store.last_check import LastChecks
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publications import Publications
 
@@ -47,7 +47,7 @@ def _lateness(late_after_s: int) -> tuple[str, bool]:
         published = Publications(store).in_force()
         held = PointerFile(store).held()
         present_ms = now_ms()
-        upto_ms = Looks(store).complete_to_ms(published, present_ms) if published else None
+        upto_ms = LastChecks(store).complete_to_ms(published, present_ms) if published else None
     except TrilayerError as error:
         return f"LATE: what is in force can't be read: {error}", True
     if upto_ms is None:

@@ -23,7 +23,7 @@ from trilayer_core.runtime.progress import shown
 from trilayer_core.seam import parse_time
 from trilayer_core.store.documents import encode
 from trilayer_core.store.files import Store
-from trilayer_core.store.looks import Looks
+from trilayer_core.store.last_check import LastChecks
 from trilayer_core.store.pointer import Held, PointerFile
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
@@ -428,7 +428,7 @@ def _tell(
 
     `more` is added to the JSON.
     """
-    row = version_of(publication, publication, look=Looks(store).last(publication))
+    row = version_of(publication, publication, look=LastChecks(store).last(publication))
     if as_json:
         print_json(asdict(row) | {"reason": reason} | more)
         return

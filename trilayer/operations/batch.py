@@ -14,7 +14,7 @@ from trilayer_core.log.lag import after_cut
 from trilayer_core.project import Project
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
-from trilayer_core.store.looks import Looks
+from trilayer_core.store.last_check import LastChecks
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication, choose_version
 from trilayer_core.store.publications import Publications
@@ -113,7 +113,7 @@ def cut(
     )
     if isinstance(begun, Run):
         return begun
-    covered_ms = Looks(p.store).complete_to_ms(begun, latest_ms(p))
+    covered_ms = LastChecks(p.store).complete_to_ms(begun, latest_ms(p))
     return Covered(begun.version, format_time(covered_ms))
 
 

@@ -113,7 +113,7 @@ class _Followed:
             refresh: Whether new data is loaded first.
         """
         try:
-            difference = self.follower.look(refresh=refresh)
+            difference = self.follower.poll(refresh=refresh)
         except (CoverageError, IntegrityError) as error:
             now = time.monotonic()
             self.missing_since = self.missing_since or now

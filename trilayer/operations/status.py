@@ -20,7 +20,7 @@ from trilayer_core.seam import Cut, format_time, parse_time
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGenerations, AlertState
 from trilayer_core.store.generations import Generations
-from trilayer_core.store.looks import Looks
+from trilayer_core.store.last_check import LastChecks
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import Fault
@@ -372,7 +372,7 @@ def _publication(p: Project, provenance: Provenance) -> PublicationStatus | None
     if not (provenance.version and provenance.t):
         return None
     published = Publications(p.store).in_force()
-    look = Looks(p.store).last(published) if published else None
+    look = LastChecks(p.store).last(published) if published else None
     lag_s = (now_ms() - max(parse_time(provenance.t), look.t_ms if look else 0)) / 1000
     ahead = lag_s < -p.settings.settle_s
     ages = [stream.lag.since_cut for stream in provenance.streams.values() if stream.lag]

@@ -16,7 +16,7 @@ event is judged by is thereby fixed, for both layers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from trilayer_core.runtime.retries import read_listed
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
+from trilayer_core.store.publication import Publication, PublishedAlert, PublishedStream
 from trilayer_core.store.runs import JudgedFrom
 
 SENT_SCHEMA = pa.schema(
@@ -223,6 +224,53 @@ def judges_above(one: AlertGeneration, later: Sequence[AlertGeneration], cut: Cu
         return True
     ends = following.alert_from
     return any(ends.get(p, 0) > cut.get(p, 0) for p in {*cut, *ends})
+
+
+def needed_profiles(
+    group: str, generations: Sequence[AlertGeneration], kept: Sequence[Publication]
+) -> Iterator[str]:
+    """The files of profiles by which events may still be evaluated.
+
+    These are the profiles of the newest generation, and those by which a generation evaluates an
+    event above the oldest kept cut. A run may begin at any version that is kept, after a rollback.
+    If that does not have an alert, the run evaluates all its events.
+
+    Args:
+        group: The group's name.
+        generations: Its generations, oldest first.
+        kept: The versions that are kept.
+    """
+    if not generations:
+        return
+    yield from (profile.file.path for profile in generations[-1].profiles.values())
+    stream = group.partition("-")[0]
+    published = {(name, one.fingerprint) for p in kept for name, one in (p.alerts or {}).items()}
+    for alert, fingerprint in {*generations[-1].alerts.items(), *published}:
+        own = [one for one in generations if one.alerts.get(alert) == fingerprint]
+        for place, one in enumerate(own):
+            later = own[place + 1 :]
+            if not kept or any(
+                (version.alerts or {}).get(alert, _NO_ALERT).fingerprint != fingerprint
+                or _may_evaluate(one, later, version.streams.get(stream))
+                for version in kept
+            ):
+                yield from (profile.file.path for profile in one.profiles.values())
+
+
+_NO_ALERT = PublishedAlert("", ())
+
+
+def _may_evaluate(
+    one: AlertGeneration, later: Sequence[AlertGeneration], stream: PublishedStream | None
+) -> bool:
+    """Whether a run may evaluate events by a generation, from the cut of a version on."""
+    if stream is None:
+        return True
+    if stream.topic_id == one.topic_id:
+        return judges_above(one, later, stream.cut)
+    # Generations follow the origins: an earlier origin has only earlier generations.
+    passed = any(other.topic_id == stream.topic_id for other in later)
+    return judges_above(one, later, None if passed else {})
 
 
 NOT_SENT = "not sent when it was compared"

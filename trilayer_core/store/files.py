@@ -46,7 +46,7 @@ Document = TypeVar("Document")
 STALE_AFTER_S = 60.0
 """Only files older than this are considered left over.
 
-For each kind a further proof is required, see leftovers.py.
+For each kind a further proof is required, see orphans.py.
 """
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from trilayer_core.definitions.alerts import Alert
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import UsageError, there_are
 from trilayer_core.seam import Cut, format_time
@@ -161,6 +162,11 @@ class Publication:
             stored.name in self.views and self.views[stored.name].fingerprint == stored.fingerprint
             for stored in view.stored
         )
+
+    def alert(self, alert: Alert) -> PublishedAlert | None:
+        """What it has of an alert; None if it lacks the alert's present definition."""
+        published = (self.alerts or {}).get(alert.name)
+        return published if published and published.fingerprint == alert.fingerprint else None
 
 
 def choose_version(kept: Sequence[Publication], version: int) -> Publication:

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from trilayer.cli.context import err, out, print_json
-from trilayer_core.store.leftovers import clear, find_leftovers
+from trilayer_core.store.orphans import clear, find_orphans
 from trilayer_local.doctor.all_checks import CHECKS, WITHIN_S
 from trilayer_local.doctor.examination import Finding, Here, examine, unfinished
 
@@ -71,7 +71,7 @@ def doctor(
     if clear_leftovers:
         if here.fault:
             raise here.fault
-        cleared = clear(here.store, find_leftovers(here.store))
+        cleared = clear(here.store, find_orphans(here.store))
         err.print(f"{cleared} leftovers deleted")
     answer_to = sys.stdout
     findings = examine(here, CHECKS, left_s)

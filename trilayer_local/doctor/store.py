@@ -13,8 +13,8 @@ from trilayer_core.runtime import jars, java
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
-from trilayer_core.store.leftovers import Leftover, find_leftovers
 from trilayer_core.store.master import Master
+from trilayer_core.store.orphans import Orphan, find_orphans
 from trilayer_core.store.publications import Publications
 from trilayer_local.doctor.examination import Note, Subject, Unchecked, writable
 
@@ -129,14 +129,14 @@ def check_files(p: Subject) -> Iterator[str]:
 
 
 def check_leftovers(p: Subject) -> Iterator[str]:
-    """Never fails, because leftovers take up space but do no harm."""
+    """Never fails, because orphaned files take up space but do no harm."""
     store = readable(p)
-    leftovers = find_leftovers(store)
-    if not leftovers:
+    orphans = find_orphans(store)
+    if not orphans:
         yield "no killed process has left anything in the store"
         return
-    kinds: dict[str, list[Leftover]] = {}
-    for left in leftovers:
+    kinds: dict[str, list[Orphan]] = {}
+    for left in orphans:
         kinds.setdefault(left.what, []).append(left)
     for what, those in kinds.items():
         size = sum(store.size(left.path) for left in those)

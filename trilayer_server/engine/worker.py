@@ -152,7 +152,7 @@ class Executor:
             self._out.send(frames.STALE, b"")
             return
         if request.checks is False:
-            self._connection.has_nothing_more()
+            self._connection.mark_current()
         self._close(request.portal)
         query = self._with_types(request.query)
         with ExitStack() as stack:

@@ -21,7 +21,7 @@ from trilayer.operations.delivery import check_answered
 from trilayer_core.project import Project
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.seam import format_time
-from trilayer_core.store.looks import Looks
+from trilayer_core.store.last_check import LastChecks
 from trilayer_core.store.pointer import Held, PointerFile
 from trilayer_core.store.publications import Publications
 from trilayer_server.http.faults import INVALID, Failure
@@ -101,7 +101,7 @@ def _roll_back(p: Project, body: Rollback, client: Requester) -> dict[str, Any]:
         check_answered(p.catalog, target)
     published = rollback(target.version, p.store, hold)
     undelivered = deliver_all(p)
-    row = version_of(published, published, look=Looks(p.store).last(published))
+    row = version_of(published, published, look=LastChecks(p.store).last(published))
     by = PointerFile(p.store).held()
     return {
         "publication": asdict(row),

@@ -165,7 +165,9 @@ def test_a_views_definition_is_its_meaning_and_not_how_it_is_computed(ours):
     assert best in found["speed.best"]
     assert found["merged.totals"] == found["batch.totals"]
     for definition in found.values():
-        assert not any(inner in definition for inner in ("_kept", "_batch", "_speed", "UNION"))
+        assert not any(
+            inner in definition for inner in ("_materialized", "_batch", "_speed", "UNION")
+        )
 
 
 def test_what_does_not_exist_is_an_error(ours):

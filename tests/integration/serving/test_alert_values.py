@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import serving_layer
-from serving_layer.json_text import CONTENT, content_sql
+from serving_layer.alerts.content import CONTENT, content_sql
 from tests.support.sent_alerts import AlertStore, Raised
 from tests.support.typed_values import CASES, TYPED, TYPES
 from trilayer import Alert, Catalog, Stream, View, count

@@ -168,7 +168,7 @@ class Holder:
         self.follower, self.rows = Follower(connection, view), {}
 
     def take(self):
-        changes = self.follower.look()
+        changes = self.follower.poll()
         for key in changes.gone:
             del self.rows[key]
         self.rows |= {key: list(json.loads(row).values()) for key, row in changes.rows}

@@ -16,8 +16,8 @@ from trilayer.errors import CoverageError, UsageError
 from trilayer.operations.definitions import loaded
 from trilayer.operations.verification.run import verification
 from trilayer_core.project import Project
-from trilayer_core.store import leftovers, tables
-from trilayer_core.store.leftovers import find_leftovers
+from trilayer_core.store import orphans, tables
+from trilayer_core.store.orphans import find_orphans
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -161,7 +161,7 @@ def contents(store):
 
 
 def tables_left(store):
-    return [left for left in find_leftovers(store) if left.what == leftovers.TABLE]
+    return [left for left in find_orphans(store) if left.what == orphans.TABLE]
 
 
 def age(store):

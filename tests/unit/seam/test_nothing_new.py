@@ -14,7 +14,7 @@ from trilayer_core.seam import format_time
 from trilayer_core.store import layout
 from trilayer_core.store.documents import digest_in
 from trilayer_core.store.files import Store
-from trilayer_core.store.looks import Looks
+from trilayer_core.store.last_check import LastChecks
 from trilayer_core.store.publications import Publications
 
 FOREVER = 1 << 62
@@ -42,7 +42,7 @@ def test_it_publishes_no_version_and_says_how_far_it_has_looked(world):
     for _ in range(20):
         assert run_later(world) == first
     assert [p.version for p in Publications(world.store).versions()] == [first.version]
-    look = Looks(world.store).last(first)
+    look = LastChecks(world.store).last(first)
     assert look.t_ms == choose_t(world.project, None)
     (kept,) = history(world.store)
     assert (kept.t, kept.looked_t) == (first.t, format_time(look.t_ms))
@@ -80,7 +80,7 @@ def test_a_new_event_is_published_on_top(world):
     arrive(world, 1)
     second = run_later(world)
     assert second.version == first.version + 1
-    assert Looks(world.store).last(second) is None
+    assert LastChecks(world.store).last(second) is None
     assert second.streams[STREAM.name].events == 11
     world.check()
 
@@ -98,9 +98,9 @@ def test_a_look_counts_for_the_version_that_it_was_at_alone(world):
     arrive(world)
     second = run_later(world)
     run_later(world)
-    assert Looks(world.store).last(second)
+    assert LastChecks(world.store).last(second)
     rollback(first.version, world.store)
-    assert Looks(world.store).last(first) is None
+    assert LastChecks(world.store).last(first) is None
     assert run_later(world).version > second.version  # what came after the first is published anew
     world.check()
 
@@ -109,10 +109,10 @@ def test_what_a_look_covers_needs_no_run(world):
     arrive(world)
     run_later(world)
     published = run_later(world)
-    t_ms = Looks(world.store).complete_to_ms(published, FOREVER)
+    t_ms = LastChecks(world.store).complete_to_ms(published, FOREVER)
     assert t_ms > published.t_ms
     # a clock that was ahead has looked at nothing yet
-    assert Looks(world.store).complete_to_ms(published, t_ms - 1) == published.t_ms
+    assert LastChecks(world.store).complete_to_ms(published, t_ms - 1) == published.t_ms
 
 
 def test_a_version_by_a_clock_that_was_ahead_is_replaced(world):
@@ -134,8 +134,8 @@ def test_a_look_that_cannot_be_read_is_none(tmp_path, world):
     store = Store(str(tmp_path))
     store.write(layout.LOOKED, b"{ torn")
     arrive(world)
-    assert Looks(store).last(run_later(world)) is None
+    assert LastChecks(store).last(run_later(world)) is None
     assert (
-        Looks(store).complete_to_ms(Publications(world.store).in_force(), FOREVER)
+        LastChecks(store).complete_to_ms(Publications(world.store).in_force(), FOREVER)
         == Publications(world.store).in_force().t_ms
     )

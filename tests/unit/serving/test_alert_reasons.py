@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from serving_layer.alert_reasons import Judging, Place, Reach, Span, reach_of
+from serving_layer.alerts.reasons import Evaluations, Place, Reach, Span, reach_of
 from trilayer import Alert, Stream, View, count
 from trilayer_core.store.alerts import (
     AlertGeneration,
@@ -49,7 +49,7 @@ JUDGED = [None, [], [JudgedFrom(2, {0: 7}), JudgedFrom(5, {0: 1})],
 @pytest.mark.parametrize("number", range(len(GENERATIONS) + 1))
 def test_ranges_say_what_each_event_says(alert, judged, number):
     generations, starts = GENERATIONS[:number], {"a": {0: 1}}
-    judging = Judging(alert, generations, judged, starts)
+    judging = Evaluations(alert, generations, judged, starts)
     theirs = as_judged(generations, judged)
     for topic_id, partition, version in itertools.product("abc", (0, 1), (-1, 1, 2, 4)):
         place, span = Place(topic_id, partition, version), Span(1, 14)
@@ -75,7 +75,7 @@ def test_ranges_say_what_each_event_says(alert, judged, number):
 
 
 def test_equal_reasons_are_one():
-    (reason,) = Judging(PLAIN, GENERATIONS[1:3]).reasons("added", {Place("a", 0): Span(6, 20)})
+    (reason,) = Evaluations(PLAIN, GENERATIONS[1:3]).reasons("added", {Place("a", 0): Span(6, 20)})
     assert (reason.start, reason.end) == (6, 21)
 
 

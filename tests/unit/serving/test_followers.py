@@ -41,7 +41,7 @@ def recorded(connection):
     """The number of rows in each table that exists for a follower."""
     tables = connection._database.execute(
         "SELECT schema_name || '.' || '\"' || table_name || '\"', estimated_size"
-        " FROM duckdb_tables() WHERE schema_name IN ('_heard', '_held')"
+        " FROM duckdb_tables() WHERE schema_name IN ('_changed', '_held')"
     ).fetchall()
     return dict(tables)
 
@@ -55,14 +55,14 @@ def grow(written, connection, times=3):
 def test_what_is_recorded_ends_with_the_follower(written, connection):
     connection.refresh()
     one, other = Follower(connection, VIEW), Follower(connection, VIEW)
-    one.look()
-    other.look()
+    one.poll()
+    other.poll()
     grow(written, connection)
     assert sorted(recorded(connection).values()) == [KEYS, KEYS, 3 * KEYS, 3 * KEYS]
     one.close()
-    assert len(other.look().rows) == KEYS
+    assert len(other.poll().rows) == KEYS
     with Follower(connection, VIEW) as third:
-        assert len(third.look().rows) == KEYS
+        assert len(third.poll().rows) == KEYS
     other.close()
     grow(written, connection)
     assert recorded(connection) == {}
@@ -73,7 +73,7 @@ def test_nothing_is_recorded_before_a_follower_looks(written, connection):
     follower = Follower(connection, VIEW)
     grow(written, connection)
     assert set(recorded(connection).values()) == {0}
-    assert len(follower.look().rows) == KEYS
+    assert len(follower.poll().rows) == KEYS
 
 
 def test_a_follower_may_end_after_its_connection(written, connection):

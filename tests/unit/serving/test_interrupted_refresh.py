@@ -74,7 +74,7 @@ ENTRIES = {
     "refresh": lambda reader: reader.refresh(),
     "sql": lambda reader: reader.sql("FROM v"),
     "provenance": lambda reader: reader.provenance(),
-    "follower": lambda reader: Follower(reader, VIEW).look(),
+    "follower": lambda reader: Follower(reader, VIEW).poll(),
 }
 
 

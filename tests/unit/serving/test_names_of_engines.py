@@ -122,7 +122,7 @@ def wrong(named, snapshot, layer="merged", among="abcde"):
 
 def changed(follower):
     """The key and the row of each answer that has changed."""
-    return [(json.loads(key), json.loads(row)) for key, row in follower.look().rows]
+    return [(json.loads(key), json.loads(row)) for key, row in follower.poll().rows]
 
 
 def test_names_at_rest_after_refreshes_and_after_a_publication(named):

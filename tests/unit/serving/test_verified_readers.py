@@ -8,7 +8,7 @@ import pytest
 import serving_layer
 from benchmarks.written import Written
 from serving_layer import digests
-from serving_layer.kept import kept_column, kept_table
+from serving_layer.materialized import answers_column, answers_table
 from trilayer import Stream, View, count, latest, max_, mean, recent, sum_, tumbling
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.errors import ConflictError
@@ -143,8 +143,8 @@ def wrong(type_):
 
 @pytest.mark.parametrize("column", KINDS.output)
 def test_a_wrong_value_in_any_column_is_found(of_kinds, column):
-    database, table = of_kinds._database, kept_table(KINDS)
-    stored = kept_column(column)
+    database, table = of_kinds._database, answers_table(KINDS)
+    stored = answers_column(column)
     ((type_,),) = database.execute(f"SELECT DISTINCT typeof({stored}) FROM {table}").fetchall()
     changed = wrong(type_).replace("c ", f"{stored} ", 1)
     database.execute(f"UPDATE {table} SET {stored} = {changed} WHERE region__ = 'r6'")
@@ -154,7 +154,7 @@ def test_a_wrong_value_in_any_column_is_found(of_kinds, column):
 @pytest.mark.parametrize("column", KINDS.output)
 @pytest.mark.parametrize("where", ["= 6", "<> 6"])
 def test_a_value_that_is_null_instead_is_found(of_kinds, column, where):
-    table, stored = kept_table(KINDS), kept_column(column)
+    table, stored = answers_table(KINDS), answers_column(column)
     of_kinds._database.execute(f"UPDATE {table} SET {stored} = NULL WHERE n__ {where}")
     if column in ("region", "hour", "hour_end") and where == "= 6":
         return  # it is NULL already
@@ -170,7 +170,7 @@ def test_a_value_that_is_null_instead_is_found(of_kinds, column, where):
     ],
 )
 def test_rows_that_are_missing_or_there_twice_or_exchanged_are_found(of_kinds, change):
-    of_kinds._database.execute(change.format(kept_table(KINDS)))
+    of_kinds._database.execute(change.format(answers_table(KINDS)))
     assert list(of_kinds.verify()) == ["kinds"]
 
 

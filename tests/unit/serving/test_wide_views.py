@@ -7,8 +7,7 @@ import pyarrow as pa
 
 import serving_layer
 from benchmarks.written import Written
-from serving_layer.changes import Follower
-from serving_layer.json_text import json_object_sql
+from serving_layer.changes import Follower, json_object_sql
 from trilayer import Stream, View, max_
 from trilayer_core.compute.grouping import partial_schema
 from trilayer_core.runtime.settings import Settings
@@ -32,7 +31,7 @@ def test_a_wide_view_can_be_followed(tmp_path):
         serving_layer.connect(written.catalog, Settings(), written.store) as connection,
         Follower(connection, view) as follower,
     ):
-        ((key, row),) = follower.look().rows
+        ((key, row),) = follower.poll().rows
     assert json.loads(key) == {"region": "a"}
     assert list(json.loads(row).values()) == ["a", *range(len(FOLLOWED))]
 

@@ -19,7 +19,7 @@ from trilayer_core.store.documents import decode, document_bytes, parse_document
 from trilayer_core.store.fence import Token
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.intervals import Interval
-from trilayer_core.store.looks import Look
+from trilayer_core.store.last_check import LastCheck
 from trilayer_core.store.origins import Origin
 from trilayer_core.store.pointer import Held, Pointer
 from trilayer_core.store.publication import (
@@ -112,7 +112,7 @@ WRITTEN = {
         12, "9" * 64, 31, "publish", T + 50_001, [10, 11], [9],
         Held("ann@laptop", "prices", T + 60_000),
     ),
-    "looked": Look(12, T + 100_000, 33, T + 110_000),
+    "looked": LastCheck(12, T + 100_000, 33, T + 110_000),
     "token": Token(31, "a rollback to version 11", T),
     "cut": Run(31, T + 40_000, True, {"sales": {0: 20, 1: 5}}, {"sales": "topic#2"}),
     "recompute": Recomputed(
@@ -244,7 +244,7 @@ def test_a_document_of_another_kind_is_refused_by_name(kind, name, change, says)
     assert said.endswith("; run `trilayer speed run --rebuild`")
 
 
-@pytest.mark.parametrize(("kind", "name"), [(Interval, "manifest"), (Look, "looked")])
+@pytest.mark.parametrize(("kind", "name"), [(Interval, "manifest"), (LastCheck, "looked")])
 def test_fields_that_later_versions_may_add_are_passed_over(kind, name):
     body = without("sha256", json.loads((FOLDER / f"{name}.json").read_bytes()))
     assert decode(kind, body | {"later": 1}, "x.json") == WRITTEN[name]

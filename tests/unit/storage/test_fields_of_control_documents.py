@@ -33,7 +33,7 @@ from trilayer_core.store.alerts import (
 from trilayer_core.store.fence import Fence, Token
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
-from trilayer_core.store.looks import Look, Looks
+from trilayer_core.store.last_check import LastCheck, LastChecks
 from trilayer_core.store.origins import Origin
 from trilayer_core.store.pointer import Held, Pointer
 from trilayer_core.store.publication import PublishedMemory
@@ -92,7 +92,7 @@ HARMLESS = {
     ("Held", "who"): "words",
     ("Held", "why"): "words",
     ("Held", "since_ms"): "shown only",
-    ("Look", "looked_ms"): "shown only",
+    ("LastCheck", "looked_ms"): "shown only",
     ("Run", "full"): "its version says which it was",
     ("Origin", "topic_id"): "the layers compare it with the broker's, and stop",
     ("Origin", "reason"): "words",
@@ -153,7 +153,7 @@ def made(tmp_path_factory):
     store.write_document(layout.sent("large"), Sent("id", {0: 0}, [file]))
     looking = Fence(store).take("a run")
     store.write_document(layout.step(looking, "cut"), Run(looking, 5 * MINUTE, False, {}, {}))
-    Looks(store).write(Look(3, 5 * MINUTE, looking, 5 * MINUTE))
+    LastChecks(store).write(LastCheck(3, 5 * MINUTE, looking, 5 * MINUTE))
     Publications(store).hold(Held("ann", "a check", MINUTE))
     assert faults(store) == []
     return store
@@ -187,13 +187,13 @@ def documents(store):
         Sent: [layout.sent("large")],
         Pointer: [layout.POINTER],
         Token: [f"{layout.FENCE}/{name}" for name in store.names(layout.FENCE)],
-        Look: [layout.LOOKED],
+        LastCheck: [layout.LOOKED],
         Run: [f"{layout.RUNS}/{name}/cut.json" for name in store.names(layout.RUNS)],
         Origin: [layout.origin(STREAM, 1), layout.origin(STREAM, 2)],
     }
 
 
-KINDS = (Commit, Generation, AlertGeneration, Sent, Pointer, Token, Look, Run, Origin)
+KINDS = (Commit, Generation, AlertGeneration, Sent, Pointer, Token, LastCheck, Run, Origin)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

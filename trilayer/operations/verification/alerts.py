@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from batch_layer import judging
-from batch_layer.judging import NEW, event_columns, generation_sql
+from batch_layer.alerts import spark_rules
+from batch_layer.alerts.spark_rules import NEW, event_columns, generation_sql
 from trilayer.operations.verification.findings import MOST_LINES, AlertFindings, Notes
 from trilayer.operations.verification.records import ORIGIN, SLOT, Records
 from trilayer.operations.verification.state import StreamState
@@ -113,7 +113,7 @@ def _verified(
     group = AlertGroup(tuple(alert for alert, _ in together))
     _create(duck, "judged_again", ["alert VARCHAR"])
     if rows is not None:
-        raised = judging.raised(group, rows.withColumn(NEW, F.lit(True)), generations, store)
+        raised = spark_rules.raised(group, rows.withColumn(NEW, F.lit(True)), generations, store)
         table = (raised.coalesce(1) if few else raised).selectExpr("alert", *_PLACED_SPARK)
         _insert(duck, "judged_again", table.toArrow())
     found = {}
@@ -238,7 +238,7 @@ def _memory_faults(
         _create(duck, table)
         if events is not None:
             own = events.where(f"{TOPIC_ID} = {literal(state.identity)}")
-            newest = judging.newest(group, own)
+            newest = spark_rules.newest(group, own)
             newest = newest.coalesce(1) if records.few else newest
             columns = ", ".join(event_columns(group.stream)[4:])
             content = f"md5(to_json(struct({columns}))) AS digest"
@@ -246,7 +246,7 @@ def _memory_faults(
             selected = newest.selectExpr(*place, "unix_micros(_timestamp) AS created_us", content)
             _insert(duck, table, selected.toArrow())
     compared = _compare(duck, "(FROM judged_again)", "(FROM published)")
-    there = judging.scattered(group, remembered) if remembered is not None else 0
+    there = spark_rules.scattered(group, remembered) if remembered is not None else 0
     if memory.scattered != there:
         yield (
             f"the publication counts {memory.scattered:,} keys of {group.name} with events in"

@@ -19,7 +19,7 @@ from trilayer_core.store.alerts import AlertGeneration, alert_generations
 from trilayer_core.store.fence import Fence, Token
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
-from trilayer_core.store.looks import Look
+from trilayer_core.store.last_check import LastCheck
 from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication
@@ -71,7 +71,7 @@ def _run_faults(store: Store) -> Iterator[str]:
 def _look_faults(store: Store) -> Iterator[str]:
     if not store.exists(layout.LOOKED):
         return
-    look = store.read_document(layout.LOOKED, Look)
+    look = store.read_document(layout.LOOKED, LastCheck)
     if look.token > Fence(store).newest():
         yield f"{layout.LOOKED} is that of a token that was never taken: {look.token}"
     if not 0 < look.version < Publications(store).next_number():

@@ -18,8 +18,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serving_layer.alert_reasons import Judging, Place, Reach, Reason, Span
-from serving_layer.json_text import CONTENT, content_sql, content_types
+from serving_layer.alerts.content import CONTENT, content_sql, content_types
+from serving_layer.alerts.reasons import Evaluations, Place, Reach, Reason, Span
 from serving_layer.state import FilesPlan
 from trilayer_core.compute.merging import quoted_duckdb
 from trilayer_core.definitions.alerts import Alert
@@ -65,13 +65,13 @@ class AlertChange:
         alert: The alert.
         files: The files whose rows go, stay and come.
         reach: How far the publication reaches.
-        judging: By what events were judged.
+        evaluations: By what events were judged.
     """
 
     alert: Alert
     files: FilesPlan
     reach: Reach
-    judging: Judging
+    evaluations: Evaluations
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ class AlertArrival:
         alert: The alert.
         rows: Rows of `SENT_SCHEMA`, also of other alerts.
         anew: Whether the rows that were added before are not valid any more.
-        judging: By what events were judged.
+        evaluations: By what events were judged.
     """
 
     alert: Alert
     rows: Sequence[pa.Table]
     anew: bool
-    judging: Judging
+    evaluations: Evaluations
 
 
 @dataclass
@@ -168,7 +168,7 @@ class AlertTables:
             self._connection.unregister("_arriving")
         self._write_reach(alert, change.reach)
         self._contents[alert.name].batch = self._spans(table, "-1")
-        self._write_reasons(alert, change.judging)
+        self._write_reasons(alert, change.evaluations)
 
     def insert(self, arrival: AlertArrival) -> None:
         """Adds what was sent. What the table has already changes nothing."""
@@ -183,13 +183,13 @@ class AlertTables:
             run(self._arrived_sql[alert.name])
             self._connection.unregister("_arriving")
             if self._are_several(table):
-                self._choose(alert, arrival.judging)
+                self._choose(alert, arrival.evaluations)
             for place, span in self._spans("_arrived", "coalesce(profile_version, -1)").items():
                 before = contents.sent.get(place)
                 contents.sent[place] = before.with_(span) if before else span
             run(f"INSERT INTO {table} BY NAME FROM _arrived ORDER BY created_at")
         if rows or arrival.anew:
-            self._write_reasons(alert, arrival.judging)
+            self._write_reasons(alert, arrival.evaluations)
 
     def _are_several(self, table: str) -> bool:
         """Whether one of the alerts in `_arrived` is there twice, or in the table already."""
@@ -199,7 +199,7 @@ class AlertTables:
         ).fetchall()
         return bool(repeated or places < rows)
 
-    def _choose(self, alert: Alert, judging: Judging) -> None:
+    def _choose(self, alert: Alert, evaluations: Evaluations) -> None:
         """Leaves one payload of each alert, in `_arrived` or in the table.
 
         It is the one whose profile is that of the event's generation; otherwise the first. The
@@ -222,7 +222,7 @@ class AlertTables:
         lost: dict[bool, list[int]] = {True: [], False: []}
         for topic_id, partition, offset, _, version, _, arrived, row, _ in several:
             at = (topic_id, partition, offset)
-            fits = version == judging.version(Place(topic_id, partition), offset)
+            fits = version == evaluations.version(Place(topic_id, partition), offset)
             if at in best and (fitting[at] or not fits):
                 lost[arrived].append(row)
                 continue
@@ -255,14 +255,16 @@ class AlertTables:
             },
         )
 
-    def _write_reasons(self, alert: Alert, judging: Judging) -> None:
+    def _write_reasons(self, alert: Alert, evaluations: Evaluations) -> None:
         contents = self._contents[alert.name]
         below = {
             place: part
             for place, span in contents.sent.items()
             if (part := contents.reach.below(place, span)) is not None
         }
-        reasons = judging.reasons("withdrawn", below) + judging.reasons("added", contents.batch)
+        reasons = evaluations.reasons("withdrawn", below) + evaluations.reasons(
+            "added", contents.batch
+        )
         if reasons == contents.reasons:
             return
         contents.reasons = reasons

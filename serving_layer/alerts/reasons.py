@@ -15,7 +15,7 @@ from trilayer_core.store.alerts import (
     why_withdrawn,
 )
 from trilayer_core.store.origins import Origin
-from trilayer_core.store.publication import Publication, PublishedAlert
+from trilayer_core.store.publication import Publication
 from trilayer_core.store.runs import JudgedFrom
 
 
@@ -77,7 +77,7 @@ def reach_of(alert: Alert, publication: Publication | None, origins: Sequence[Or
         publication: The publication in force; None before the first.
         origins: The origins of the alert's stream, oldest first.
     """
-    if publication is None or published_alert(alert, publication) is None:
+    if publication is None or publication.alert(alert) is None:
         return Reach()
     stream = publication.streams.get(alert.stream.name)
     if stream is None:
@@ -85,12 +85,6 @@ def reach_of(alert: Alert, publication: Publication | None, origins: Sequence[Or
     identities = [origin.identity for origin in origins]
     at = identities.index(stream.topic_id) if stream.topic_id in identities else 0
     return Reach(stream.topic_id, stream.cut, identities[:at])
-
-
-def published_alert(alert: Alert, publication: Publication | None) -> PublishedAlert | None:
-    """What a publication has of an alert; None if it lacks the alert's present definition."""
-    published = (publication.alerts or {}).get(alert.name) if publication else None
-    return published if published and published.fingerprint == alert.fingerprint else None
 
 
 @dataclass(frozen=True)
@@ -104,7 +98,7 @@ class Reason:
     why: str
 
 
-class Judging:
+class Evaluations:
     """By what the events of an alert were judged in both layers."""
 
     def __init__(

@@ -18,10 +18,10 @@ from tests.support.published import CATALOG, SETTINGS, STREAM, begin, complete, 
 from trilayer import Catalog, Rows, Table, View, count
 from trilayer_core.project import Project
 from trilayer_core.store import layout
-from trilayer_core.store import leftovers as leftovers_module
+from trilayer_core.store import orphans as orphans_module
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.leftovers import (
+from trilayer_core.store.orphans import (
     ATTEMPT,
     GENERATION,
     INTERVAL,
@@ -29,9 +29,9 @@ from trilayer_core.store.leftovers import (
     SEGMENT,
     TABLE,
     TEMPORARY,
-    Leftover,
+    Orphan,
     clear,
-    find_leftovers,
+    find_orphans,
 )
 from trilayer_core.store.segments import Generation
 from trilayer_core.store.tables import stored_table
@@ -49,7 +49,7 @@ def old(store, *paths):
 
 
 def found(store, **how):
-    return sorted((left.what, left.path) for left in find_leftovers(store, **how))
+    return sorted((left.what, left.path) for left in find_orphans(store, **how))
 
 
 def speed(store, *, commits=(), files=(), tables=None):
@@ -70,7 +70,7 @@ def test_a_healthy_store_has_none(store):
     for _ in range(3):
         run_once(store)
     speed(store, commits=[span(0, 3), span(4, 4)], files=[span(0, 3), span(4, 4)])
-    assert find_leftovers(store) == []
+    assert find_orphans(store) == []
 
 
 KILLED = """
@@ -101,7 +101,7 @@ def test_a_temporary_file_of_a_killed_writer_is_found_and_one_that_is_being_writ
         fcntl.flock(writer, fcntl.LOCK_EX)
         assert found(store) == [], "its writer works"
     assert found(store) == [(TEMPORARY, killed_writer)]
-    assert clear(store, find_leftovers(store)) == 1
+    assert clear(store, find_orphans(store)) == 1
     assert not list(Path(store.path("publications")).iterdir())
 
 
@@ -140,7 +140,7 @@ def test_the_content_of_a_table_is_left_while_anything_may_need_it(store, tmp_pa
     stored_table(store, table)
     assert found(store) == [], "it is new"
     old(store, *paths)
-    assert find_leftovers(store) == [Leftover(TABLE, path) for path in paths], "the record first"
+    assert find_orphans(store) == [Orphan(TABLE, path) for path in paths], "the record first"
     speed(store, tables={"names": table.digest})
     assert found(store) == [], "a generation computes with it"
     speed(store, tables={"names": "another", "others": table.digest})
@@ -217,7 +217,7 @@ def test_files_of_segments_go_when_no_commit_can_come_to_have_them(store):
     with store.lock("locks/speed", "the speed layer"):
         assert len(found(store)) == 2, "compaction may be about to commit what it has written"
     dead = sorted([*dead, span(5, 8), span(4, 9)])
-    left = find_leftovers(store)
+    left = find_orphans(store)
     assert sorted(path.path for path in left) == [
         f"{GENERATION_1}/data/{name}-by_key.parquet" for name in dead
     ]
@@ -242,8 +242,8 @@ def test_doctor_tells_of_them_and_deletes_them_when_asked(
 ):
     old(store, killed_writer)
     monkeypatch.setenv("TRILAYER_STORE", store.root)
-    leftovers = [check for check in doctor_command.CHECKS if check.name == "leftovers"]
-    monkeypatch.setattr(doctor_command, "CHECKS", leftovers)
+    orphans = [check for check in doctor_command.CHECKS if check.name == "leftovers"]
+    monkeypatch.setattr(doctor_command, "CHECKS", orphans)
     # It would end this process if a check of another test were still waiting.
     monkeypatch.setattr(doctor_command, "unfinished", lambda: False)
     doctor_command.doctor(as_json=True)
@@ -312,7 +312,7 @@ def test_i5_a_publication_killed_at_any_change_of_the_store_leaves_one_that_is_w
         assert complete(store) in (2, 3)
         assert publish(Project(SETTINGS, CATALOG, store), run, recomputed, {}).version == 3
         assert complete(store) == 3
-        assert leftovers_module.find_leftovers(store) == []
+        assert orphans_module.find_orphans(store) == []
         if survived:
             assert position > 5
             return

@@ -12,7 +12,7 @@ from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGeneration, Profile
 from trilayer_core.store.documents import digest_in
 from trilayer_core.store.files import Store
-from trilayer_core.store.leftovers import ATTEMPT, CHECKPOINT, PROFILE, clear, find_leftovers
+from trilayer_core.store.orphans import ATTEMPT, CHECKPOINT, PROFILE, clear, find_orphans
 from trilayer_core.store.pointer import Pointer
 from trilayer_core.store.publication import Publication, PublishedAlert, PublishedMemory
 from trilayer_core.store.publications import Publications
@@ -71,7 +71,7 @@ def versions(store):
 
 
 def found(store):
-    return sorted((left.what, left.path) for left in find_leftovers(store) if left.what in KINDS)
+    return sorted((left.what, left.path) for left in find_orphans(store) if left.what in KINDS)
 
 
 def test_what_a_version_has_is_kept(store, versions):
@@ -100,7 +100,7 @@ def test_a_profile_is_kept_while_a_version_could_judge_by_it(store, versions):
     # From offset 20 on none but the last two judge.
     profiles = [path for what, path in found(store) if what == PROFILE]
     assert profiles == sorted([first, second])
-    clear(store, find_leftovers(store))
+    clear(store, find_orphans(store))
     assert not store.exists(first)
     assert store.exists(third)
     assert found(store) == []
@@ -136,9 +136,9 @@ def test_one_that_no_generation_names_is_left_while_the_process_runs(store, vers
     old(store, path)
     assert found(store) == [(PROFILE, path)]
     with store.lock(layout.ALERTS_LOCK, "the alerts"):
-        clear(store, find_leftovers(store))
+        clear(store, find_orphans(store))
         assert store.exists(path)
-    clear(store, find_leftovers(store))
+    clear(store, find_orphans(store))
     assert not store.exists(path)
 
 
@@ -159,10 +159,10 @@ def test_an_earlier_checkpoint_goes_once_it_is_not_used(store, versions):
     first = layout.alert_checkpoint(GROUP, 1)
     assert (CHECKPOINT, first) in found(store)
     with store.lock(layout.ALERTS_LOCK, "the alerts"):
-        clear(store, find_leftovers(store))
+        clear(store, find_orphans(store))
         assert store.exists(first)
         store.write(f"{layout.alert_checkpoint(GROUP, 2)}/commits/0", b"{}")
-        clear(store, find_leftovers(store))
+        clear(store, find_orphans(store))
     assert not store.exists(first)
     assert store.exists(layout.alert_checkpoint(GROUP, 2))
 

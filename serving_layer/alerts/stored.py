@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from serving_layer.alert_reasons import Judging, published_alert, reach_of
-from serving_layer.alerts import AlertArrival, AlertChange
+from serving_layer.alerts.reasons import Evaluations, reach_of
+from serving_layer.alerts.tables import AlertArrival, AlertChange
 from serving_layer.state import FilesPlan, Loaded, SentState
 from trilayer_core.definitions.alerts import Alert
 from trilayer_core.definitions.catalog import Catalog
@@ -72,9 +72,9 @@ class StoredAlerts:
         reach = reach_of(alert, publication, self._origins(alert))
         return AlertChange(alert, files, reach, self._judging(alert, publication))
 
-    def _judging(self, alert: Alert, publication: Publication | None) -> Judging:
-        published = published_alert(alert, publication)
-        return Judging(
+    def _judging(self, alert: Alert, publication: Publication | None) -> Evaluations:
+        published = publication.alert(alert) if publication else None
+        return Evaluations(
             alert,
             self._generations[alert.name].of(alert.name, alert.fingerprint),
             published.judged if published else None,

@@ -1,7 +1,7 @@
-"""How Spark judges rows of the master dataset by the rules of alerts.
+"""How Spark evaluates the rules of alerts on rows of the master dataset.
 
-The batch run judges what it has ingested, and `verify` what it has parsed again, with the same
-functions.
+The batch run evaluates them on what it has ingested, and `verify` on what it has parsed again, with
+the same functions.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Finds leftovers: files and folders that nothing refers to, now or later, and nobody writes.
+"""Finds orphans: files and folders that nothing refers to, now or later, and nobody writes.
 
 Most are left by killed processes. The others are the batch views and the run folders of versions
 that were deleted because they are no longer kept: `clean` in batch_layer/clean.py deletes only
 the versions' documents itself, and finds their files here.
 
-Age alone never makes a file a leftover. For each kind there is a proof that no process can still
+Age alone never makes a file an orphan. For each kind there is a proof that no process can still
 make it count:
 
 - A temporary file: its writer does not hold its lock any more.
@@ -17,9 +17,8 @@ make it count:
 - A generation's folder: it has no `generation.json`, and no speed layer is running.
 - The content of a reference table: no kept version and no generation was computed with it, and no
   run is under way.
-- The profile of an alert: the newest generation of no group judges by it, and no other one judges
-  by it any event above the oldest kept cut; or no generation names it, and no process of alerts is
-  running.
+- The profile of an alert: `needed_profiles` does not name it; or no generation names it, and no
+  process of alerts is running.
 - The checkpoint of a group of alerts: a later generation has begun, and no process of alerts is
   running, or the later generation has finished a batch.
 
@@ -29,12 +28,12 @@ Stores that are not local have no locks; what only a lock could prove is left al
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trilayer_core.errors import IntegrityError, StoreError
 from trilayer_core.store import layout
-from trilayer_core.store.alerts import AlertGeneration, alert_generations, judges_above
+from trilayer_core.store.alerts import AlertGeneration, alert_generations, needed_profiles
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import STALE_AFTER_S, Store
 from trilayer_core.store.intervals import Interval
@@ -58,7 +57,7 @@ TEMPORARY, INTERVAL, ATTEMPT, RUN, SEGMENT, GENERATION, TABLE, PROFILE, CHECKPOI
 
 
 @dataclass(frozen=True)
-class Leftover:
+class Orphan:
     """A file or folder that can be deleted.
 
     Attributes:
@@ -66,7 +65,7 @@ class Leftover:
         path: Its path in the store.
         lock: The lock that must be held to delete it, because a starting process might create a
             file of the same name.
-        commit: A file to look for while holding the lock. If it exists, the leftover is needed
+        commit: A file to check for while holding the lock. If it exists, the orphan is needed
             after all. Empty if there is none.
     """
 
@@ -76,7 +75,7 @@ class Leftover:
     commit: str = ""
 
 
-def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) -> list[Leftover]:
+def find_orphans(store: Store, *, thorough: bool = True, chains: bool = True) -> list[Orphan]:
     """Finds everything that can be deleted, as described above.
 
     Args:
@@ -87,22 +86,17 @@ def find_leftovers(store: Store, *, thorough: bool = True, chains: bool = True) 
         chains: Whether to search the intervals at all.
     """
     return [
-        *(
-            Leftover(TEMPORARY, path)
-            for path in store.stale_temporaries(_written_to(store, chains))
-        ),
+        *(Orphan(TEMPORARY, path) for path in store.stale_temporaries(_written_to(store, chains))),
         *(_intervals(store, thorough) if chains else ()),
-        *_attempts_and_runs(store),
+        *_of_versions(store),
         *_segments(store),
-        *_tables(store),
-        *_alerts(store),
     ]
 
 
-def clear(store: Store, leftovers: Iterable[Leftover]) -> int:
-    """Deletes what `find_leftovers` has found, and returns the number of deleted leftovers."""
+def clear(store: Store, orphans: Iterable[Orphan]) -> int:
+    """Deletes what `find_orphans` has found, and returns the number of deleted orphans."""
     deleted = 0
-    for left in leftovers:
+    for left in orphans:
         if not left.lock:
             store.delete(left.path)
             deleted += 1
@@ -143,7 +137,7 @@ def _generations(store: Store) -> Iterator[str]:
         yield from _in(store, stream)
 
 
-def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
+def _intervals(store: Store, thorough: bool) -> Iterator[Orphan]:
     for stream in store.names(layout.MASTER):
         for chain in _in(store, f"{layout.MASTER}/{stream}"):
             # The folders are listed first, so that the manifests, which are read afterwards,
@@ -162,7 +156,7 @@ def _intervals(store: Store, thorough: bool) -> Iterator[Leftover]:
                 elif thorough or len(names) > 1:
                     used = _used(store, f"{chain}/{number}.json")
                     yield from (
-                        Leftover(INTERVAL, f"{chain}/{name}")
+                        Orphan(INTERVAL, f"{chain}/{name}")
                         for name in names
                         if used and name not in used
                     )
@@ -184,21 +178,29 @@ def _used(store: Store, manifest: str) -> set[str]:
     return {file.path.split("/")[-2] for file in files} | {""}
 
 
-def _given_up(
-    store: Store, stream: str, chain: str, unfinished: Iterable[str]
-) -> Iterator[Leftover]:
+def _given_up(store: Store, stream: str, chain: str, unfinished: Iterable[str]) -> Iterator[Orphan]:
     """Those folders without a manifest that no running ingest has created."""
     with store.unless_locked(layout.ingest_lock(stream)) as free:
         manifests = set(store.names(chain)) if free else set()
     if free:
         for name in unfinished:
             if f"{name.split('-')[0]}.json" not in manifests:
-                yield Leftover(INTERVAL, f"{chain}/{name}")
+                yield Orphan(INTERVAL, f"{chain}/{name}")
 
 
-def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
-    attempts = [path for view in _in(store, layout.BATCH) for path in _in(store, view)]
+def _of_versions(store: Store) -> Iterator[Orphan]:
+    """What no version and no generation of alerts needs."""
+    # The files are listed before what may name them is read: whoever writes a file has begun a run
+    # or a generation before, or names the file in one afterwards.
+    attempts, tables, profiles = (
+        [path for folder in _in(store, kind) for path in _in(store, folder)]
+        for kind in (layout.BATCH, layout.TABLES, layout.PROFILES)
+    )
     runs = store.names(layout.RUNS)
+    checkpoints = {
+        group: _in(store, layout.alert_checkpoints(group))
+        for group in store.names(layout.ALERT_GROUPS)
+    }
     # The token is read before the versions: a version that is written afterwards has this token or
     # a newer one.
     newest = Fence(store).newest()
@@ -206,27 +208,39 @@ def _attempts_and_runs(store: Store) -> Iterator[Leftover]:
         publications = Publications(store)
         kept = [publications.read(number) for number in publications.numbers()]
         past = publications.past().by_use
-        remembered = [
-            file
-            for generations in _alert_generations(store).values()
-            for generation in generations[-1:]
-            for file in generation.memory
-        ]
+        generations = {group: alert_generations(store, group) for group in checkpoints}
+        tables_needed = _needed_tables(store, kept) if tables else set()
     except (IntegrityError, StoreError) as error:
         logger.warning("what it may need is left alone: %s", error)
         return
+    yield from _attempts_and_runs(attempts, runs, kept, past, generations, newest)
+    if kept and max(publication.token for publication in kept) >= newest:
+        yield from _tables(store, tables, tables_needed)
+    yield from _profiles(store, profiles, generations, kept)
+    yield from _checkpoints(store, checkpoints, generations)
+
+
+def _attempts_and_runs(
+    attempts: Iterable[str],
+    runs: Iterable[str],
+    kept: Sequence[Publication],
+    past: Sequence[int],
+    generations: Mapping[str, Sequence[AlertGeneration]],
+    newest: int,
+) -> Iterator[Orphan]:
+    memories = [file for each in generations.values() for g in each[-1:] for file in g.memory]
     needed = {
-        file.path.rsplit("/", 1)[0] for file in [*remembered, *(f for p in kept for f in p.files)]
+        file.path.rsplit("/", 1)[0] for file in [*memories, *(f for p in kept for f in p.files)]
     }
     tokens = {publication.token for publication in kept}
     done = {publication.token for publication in kept if publication.version in past}
     for path in attempts:
         token = _token(path.rsplit("/", 1)[1])
         if path not in needed and (token < newest or token in done):
-            yield Leftover(ATTEMPT, path)
+            yield Orphan(ATTEMPT, path)
     for name in runs:
         if _token(name) not in tokens and _token(name) < newest:
-            yield Leftover(RUN, f"{layout.RUNS}/{name}")
+            yield Orphan(RUN, f"{layout.RUNS}/{name}")
 
 
 def _token(name: str) -> float:
@@ -237,12 +251,12 @@ def _token(name: str) -> float:
     return int(name[:8]) if name[:8].isdigit() else float("inf")
 
 
-def _segments(store: Store) -> Iterator[Leftover]:
+def _segments(store: Store) -> Iterator[Orphan]:
     for folder in _generations(store):
         record = f"{folder}/{layout.RECORD}"
         if not store.exists(record):
             if store.age_s(folder) > STALE_AFTER_S:
-                yield Leftover(GENERATION, folder, layout.SPEED_LOCK, record)
+                yield Orphan(GENERATION, folder, layout.SPEED_LOCK, record)
             continue
         # The files are listed first, so that the commits, which are read afterwards, include those
         # of all listed files.
@@ -256,121 +270,64 @@ def _segments(store: Store) -> Iterator[Leftover]:
             if span is None or span in commits:
                 continue
             if abandoned(span):
-                yield Leftover(SEGMENT, path)
+                yield Orphan(SEGMENT, path)
             elif span[0] < span[1] and store.age_s(path) > STALE_AFTER_S:
                 with store.unless_locked(layout.SPEED_LOCK) as free:
                     pass
                 if free:
                     commit = f"{folder}/{layout.COMMITS}/{layout.micro_batches(*span)}.json"
-                    yield Leftover(SEGMENT, path, layout.SPEED_LOCK, commit)
+                    yield Orphan(SEGMENT, path, layout.SPEED_LOCK, commit)
 
 
-def _tables(store: Store) -> Iterator[Leftover]:
+def _needed_tables(store: Store, kept: Sequence[Publication]) -> set[tuple[str, str]]:
+    """The names and digests of reference tables with which a version or generation was computed."""
+    needed = {item for publication in kept for item in (publication.tables or {}).items()}
+    for folder in _generations(store):
+        if store.exists(record := f"{folder}/{layout.RECORD}"):
+            needed.update((store.read_document(record, Generation).tables or {}).items())
+    return needed
+
+
+def _tables(store: Store, files: Iterable[str], needed: set[tuple[str, str]]) -> Iterator[Orphan]:
     """The contents of tables, each with its record, which is deleted first."""
-    # The files are listed first. Whoever stores a content has begun a generation or a run before.
-    files = [path for table in _in(store, layout.TABLES) for path in _in(store, table)]
-    if not files:
-        return
-    newest = Fence(store).newest()
-    needed: set[tuple[str, str]] = set()
-    try:
-        publications = Publications(store)
-        kept = [publications.read(number) for number in publications.numbers()]
-        if not kept or max(publication.token for publication in kept) < newest:
-            return
-        for publication in kept:
-            needed.update((publication.tables or {}).items())
-        for folder in _generations(store):
-            if store.exists(record := f"{folder}/{layout.RECORD}"):
-                needed.update((store.read_document(record, Generation).tables or {}).items())
-    except (IntegrityError, StoreError) as error:
-        logger.warning("what it may need is left alone: %s", error)
-        return
     for path in files:
         _, name, file = path.split("/")
-        digest = file.partition(".")[0]
-        if (name, digest) not in needed and store.age_s(path) > STALE_AFTER_S:
-            yield Leftover(TABLE, path)
-
-
-def _alert_generations(store: Store) -> dict[str, list[AlertGeneration]]:
-    """The generations of each group of alerts, oldest first."""
-    groups = store.names(layout.ALERT_GROUPS)
-    return {group: alert_generations(store, group) for group in groups}
-
-
-def _alerts(store: Store) -> Iterator[Leftover]:
-    """The profiles and checkpoints that no generation of alerts needs."""
-    # The files are listed first. Whoever writes one records its generation afterwards.
-    files = [path for view in _in(store, layout.PROFILES) for path in _in(store, view)]
-    checkpoints = {
-        group: _in(store, layout.alert_checkpoints(group))
-        for group in store.names(layout.ALERT_GROUPS)
-    }
-    if not files and not checkpoints:
-        return
-    try:
-        publications = Publications(store)
-        kept = [publications.read(number) for number in publications.numbers()]
-        generations = _alert_generations(store)
-    except (IntegrityError, StoreError) as error:
-        logger.warning("what it may need is left alone: %s", error)
-        return
-    named = {p.file.path for of in generations.values() for g in of for p in g.profiles.values()}
-    needed = {path for group, of in generations.items() for path in _profiles(group, of, kept)}
-    for path in files:
-        if path in named and path not in needed:
-            yield Leftover(PROFILE, path)
-        elif path not in named and store.age_s(path) > STALE_AFTER_S:
-            yield Leftover(PROFILE, path, layout.ALERTS_LOCK)
-    for group, paths in checkpoints.items():
-        newest = generations[group][-1].number if generations.get(group) else 0
-        begun = store.names(f"{layout.alert_checkpoint(group, newest)}/commits")
-        for path in paths:
-            if _token(path.rsplit("/", 1)[1]) < newest:
-                yield Leftover(CHECKPOINT, path, "" if begun else layout.ALERTS_LOCK)
+        if (name, file.partition(".")[0]) not in needed and store.age_s(path) > STALE_AFTER_S:
+            yield Orphan(TABLE, path)
 
 
 def _profiles(
-    group: str, generations: Sequence[AlertGeneration], kept: Sequence[Publication]
-) -> Iterator[str]:
-    """The files of profiles by which events may still be judged.
-
-    A run may begin at any version that is kept, after a rollback. If that does not have an alert,
-    the run judges all its events.
-    """
-    if not generations:
-        return
-    yield from (profile.file.path for profile in generations[-1].profiles.values())
-    stream = group.partition("-")[0]
-    published = {(name, one.fingerprint) for p in kept for name, one in (p.alerts or {}).items()}
-    for alert, fingerprint in {*generations[-1].alerts.items(), *published}:
-        of = [one for one in generations if one.alerts.get(alert) == fingerprint]
-        for place, one in enumerate(of):
-            later = of[place + 1 :]
-            if not kept or any(
-                _may_judge(alert, fingerprint, stream, one, later, version) for version in kept
-            ):
-                yield from (profile.file.path for profile in one.profiles.values())
+    store: Store,
+    files: Iterable[str],
+    generations: Mapping[str, Sequence[AlertGeneration]],
+    kept: Sequence[Publication],
+) -> Iterator[Orphan]:
+    """The profiles that no generation of alerts needs."""
+    named = {
+        p.file.path for each in generations.values() for g in each for p in g.profiles.values()
+    }
+    needed = {
+        path for group, each in generations.items() for path in needed_profiles(group, each, kept)
+    }
+    for path in files:
+        if path in named and path not in needed:
+            yield Orphan(PROFILE, path)
+        elif path not in named and store.age_s(path) > STALE_AFTER_S:
+            yield Orphan(PROFILE, path, layout.ALERTS_LOCK)
 
 
-def _may_judge(
-    alert: str,
-    fingerprint: str,
-    stream: str,
-    one: AlertGeneration,
-    later: Sequence[AlertGeneration],
-    version: Publication,
-) -> bool:
-    """Whether a run that begins at a version may judge events by a generation."""
-    alert_in_version, published = (version.alerts or {}).get(alert), version.streams.get(stream)
-    if alert_in_version is None or alert_in_version.fingerprint != fingerprint or published is None:
-        return True
-    if published.topic_id == one.topic_id:
-        return judges_above(one, later, published.cut)
-    # Generations follow the origins: an earlier origin has only earlier generations.
-    passed = any(other.topic_id == published.topic_id for other in later)
-    return judges_above(one, later, None if passed else {})
+def _checkpoints(
+    store: Store,
+    checkpoints: Mapping[str, Sequence[str]],
+    generations: Mapping[str, Sequence[AlertGeneration]],
+) -> Iterator[Orphan]:
+    """The checkpoints of generations of alerts that a later one has replaced."""
+    for group, paths in checkpoints.items():
+        newest = generations[group][-1].number if generations[group] else 0
+        begun = store.names(f"{layout.alert_checkpoint(group, newest)}/commits")
+        for path in paths:
+            if _token(path.rsplit("/", 1)[1]) < newest:
+                yield Orphan(CHECKPOINT, path, "" if begun else layout.ALERTS_LOCK)
 
 
 def _span(name: str) -> tuple[int, int] | None:

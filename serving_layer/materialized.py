@@ -1,16 +1,16 @@
-"""The answers of merged views, kept in native tables.
+"""The materialized answers of merged views, in native tables.
 
-A question about a merged view scans such a table, instead of merging the partials of all keys anew.
-When partials change, only the answers that depend on them are folded again.
+A query on a merged view scans such a table instead of merging the partials of all keys. When
+partials change, only the dirty answers, those that depend on them, are recomputed.
 
 A column NAME of an answer is stored as NAME__, which no user may declare, because a name that users
 give can be one of DuckDB's own: `rowid` would hide the place of a row.
 
-Each row of an answer, and of the partials on which it depends, has a fold: a hash of the columns by
-which rows are folded together. What has a fold is always replaced completely, so that two keys with
-the same fold cost a little time and nothing else. A fold can be compared with `=` where keys can be
-NULL or NaN, and DuckDB finds the rows of a few folds about three times as fast as those of a few
-texts.
+Each row of an answer, and of the partials on which it depends, has a key hash, over the columns by
+which partials are merged into answers. All rows of a hash are always replaced together, so that two
+keys with the same hash cost a little time and nothing else. DuckDB compares a hash with `=` where
+keys can be NULL or NaN, and finds the rows of a few hashes about three times as fast as those of a
+few texts.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from trilayer_core.compute.merging import present_select, quoted_duckdb
 from trilayer_core.definitions.view import View
 from trilayer_core.definitions.windows import Window
 
-FOLD = "_fold"
-"""The column of a row's fold, in the tables of answers and of partials."""
+HASH = "_hash"
+"""The column of a row's key hash, in the tables of answers and of partials."""
 
-FOLD_TYPE = "UINTEGER"
+HASH_TYPE = "UINTEGER"
 
 MOST_WINDOWS = 24
-"""Answers are kept if a pane belongs to at most this many windows, over all window keys together.
+"""Answers are materialized if a pane belongs to at most this many windows, over all window keys.
 
 There can be as many rows of an answer for each row of partials.
 """
 
-MOST_TOUCHED = 0.25
-"""If more than this fraction of a view's answers is touched, all of them are folded."""
+MOST_DIRTY = 0.25
+"""If more than this fraction of a view's answers is dirty, all of them are recomputed."""
 
 MOST_MOVED = 0.0625
-"""A table is written anew once the ratio of deleted and inserted rows to all exceeds this.
+"""A table is rewritten once the ratio of deleted and inserted rows to all exceeds this.
 
-Inserted rows are at the end of the table and not in the order of the keys, so that a question for a
-few keys can't skip them, and each deleted row costs time in a scan. It is also written anew once as
+Inserted rows are at the end of the table and not in the order of the keys, so that a query for a
+few keys can't skip them, and each deleted row costs time in a scan. It is also rewritten once as
 many rows as it has were changed in their places, because DuckDB keeps long texts that a change has
 replaced.
 """
@@ -59,46 +59,46 @@ FEW_BYTES = 16 << 20
 Tables = Callable[[View], Sequence[str]]
 
 
-def kept_table(view: View) -> str:
-    """The table of a view's answers."""
-    return f"_kept.{quoted_duckdb(view.name)}"
+def answers_table(view: View) -> str:
+    """The table of a view's materialized answers."""
+    return f"_materialized.{quoted_duckdb(view.name)}"
 
 
-def kept_column(name: str) -> str:
+def answers_column(name: str) -> str:
     """The column of that table, quoted, for a column of the answer."""
     return quoted_duckdb(f"{name}__")
 
 
-def kept_select(view: View, *more: str) -> str:
+def answers_select(view: View, *more: str) -> str:
     """A SELECT of the answer from that table, and of more of its columns."""
-    columns = [f"{kept_column(name)} AS {quoted_duckdb(name)}" for name in view.output]
-    return f"SELECT {', '.join([*columns, *more])} FROM {kept_table(view)}"
+    columns = [f"{answers_column(name)} AS {quoted_duckdb(name)}" for name in view.output]
+    return f"SELECT {', '.join([*columns, *more])} FROM {answers_table(view)}"
 
 
-def can_keep(view: View) -> bool:
-    """Whether the answers of a view can be kept."""
+def can_materialize(view: View) -> bool:
+    """Whether the answers of a view can be materialized."""
     windows = math.prod(window.overlap or 1 for window in _windows(view).values())
     return not view.as_of_query and windows <= MOST_WINDOWS
 
 
-def fold_sql(view: View) -> str:
-    """DuckDB SQL of the fold of a row of a view's partials or answers."""
+def hash_sql(view: View) -> str:
+    """DuckDB SQL of the key hash of a row of a view's partials or answers."""
     columns = [
         f"CAST({quoted_duckdb(key.name)} AS {sql_type(key.type, 'duckdb')})"
         for key in view.keys
         if not key.window or key.window.overlap is not None
     ]
-    folded = f"hash({', '.join(columns)}) & 4294967295" if columns else "0"
-    return f"CAST({folded} AS {FOLD_TYPE})"
+    hashed = f"hash({', '.join(columns)}) & 4294967295" if columns else "0"
+    return f"CAST({hashed} AS {HASH_TYPE})"
 
 
 @dataclass
-class Heard:
-    """Which answers of a view were folded again since somebody has looked.
+class Listener:
+    """Records which answers of a view were recomputed since the last poll.
 
     Attributes:
         name: A name that no other of its kind has, quoted.
-        all: Whether all of them were; whoever looks sets it to false. Until then none is recorded.
+        all: Whether all of them were. Until a poll sets it to false, none is recorded.
     """
 
     name: str
@@ -106,19 +106,19 @@ class Heard:
 
     @property
     def table(self) -> str:
-        """The table with their folds. Whoever looks deletes its rows."""
-        return f"_heard.{self.name}"
+        """The table with their key hashes. A poll deletes its rows."""
+        return f"_changed.{self.name}"
 
-    def anything(self, connection: duckdb.DuckDBPyConnection) -> bool:
-        """Whether any were."""
+    def has_changes(self, connection: duckdb.DuckDBPyConnection) -> bool:
+        """Whether any answer was recomputed."""
         return self.all or bool(connection.execute(f"FROM {self.table} LIMIT 1").fetchall())
 
 
-class KeptAnswers:
+class MaterializedAnswers:
     """The tables of the answers of views. They are changed in the caller's transaction.
 
     Attributes:
-        views: The views whose answers are kept.
+        views: The views whose answers are materialized.
     """
 
     def __init__(
@@ -128,56 +128,58 @@ class KeptAnswers:
 
         Args:
             connection: The database, which contains the tables of partials.
-            views: The views whose answers are kept.
-            tables: The tables with the partials of a stored view. Their rows have a fold.
+            views: The views whose answers are materialized.
+            tables: The tables with the partials of a stored view. Their rows have a key hash.
         """
         self.views = views
         self._connection, self._tables = connection, tables
-        self._folds = {view.name: fold_sql(view) for view in views}
+        self._hashes = {view.name: hash_sql(view) for view in views}
         self._all = {view.name: _answers_sql(view, tables) for view in views}
         self._quick = {
             view.name: (_repeated_sql(view, tables), _quick_sql(view, tables))
             for view in views
             if _is_plain(view)
         }
-        self._touched = {view.name: _touched_sql(view, tables) for view in views}
+        self._dirty = {view.name: _changes_sql(view, tables) for view in views}
         self._moved = dict.fromkeys(self._all, 0)
         self._changed = dict.fromkeys(self._all, 0)
         self._large = {view.name: 0 for view in views if _may_be_large(view)}
-        self._heard: dict[str, list[Heard]] = {}
+        self._listeners: dict[str, list[Listener]] = {}
         self._listened = 0
-        connection.execute("CREATE SCHEMA _kept; CREATE SCHEMA _heard")
+        connection.execute("CREATE SCHEMA _materialized; CREATE SCHEMA _changed")
         for view in views:
-            connection.execute(f"CREATE TABLE {kept_table(view)} AS {self._all[view.name]} LIMIT 0")
+            connection.execute(
+                f"CREATE TABLE {answers_table(view)} AS {self._all[view.name]} LIMIT 0"
+            )
 
-    def listen(self, view: View) -> Heard:
-        """Begins to record which answers of a view are folded again; at first all of them are.
+    def listen(self, view: View) -> Listener:
+        """Begins to record which answers of a view are recomputed; at first all of them count.
 
         What is recorded grows until it is read, or until `unlisten`.
         """
         self._listened += 1
-        heard = Heard(quoted_duckdb(f"{view.name}_{self._listened}"))
-        self._connection.execute(f"CREATE TABLE {heard.table} ({FOLD} {FOLD_TYPE})")
-        self._heard.setdefault(view.name, []).append(heard)
-        return heard
+        listener = Listener(quoted_duckdb(f"{view.name}_{self._listened}"))
+        self._connection.execute(f"CREATE TABLE {listener.table} ({HASH} {HASH_TYPE})")
+        self._listeners.setdefault(view.name, []).append(listener)
+        return listener
 
-    def unlisten(self, view: View, heard: Heard) -> None:
+    def unlisten(self, view: View, listener: Listener) -> None:
         """Ends what `listen` has begun."""
-        self._heard[view.name].remove(heard)
-        self._connection.execute(f"DROP TABLE {heard.table}")
+        self._listeners[view.name].remove(listener)
+        self._connection.execute(f"DROP TABLE {listener.table}")
 
     def is_much(self, view: View, rows: int) -> bool:
-        """Whether so many touched rows are a reason to fold all answers of a view."""
-        return rows > FEW_ROWS and rows > MOST_TOUCHED * self._count(kept_table(view))
+        """Whether so many dirty rows are a reason to recompute all answers of a view."""
+        return rows > FEW_ROWS and rows > MOST_DIRTY * self._count(answers_table(view))
 
-    def fold_all(self, view: View) -> None:
-        """Folds all answers of a view.
+    def recompute_all(self, view: View) -> None:
+        """Recomputes all answers of a view.
 
         In the largest batch file each key has one row, so that only the keys of other partials have
         something to merge.
         """
-        for heard in self._heard.get(view.name, ()):
-            heard.all = True  # even if the caller's transaction is rolled back
+        for listener in self._listeners.get(view.name, ()):
+            listener.all = True  # even if the caller's transaction is rolled back
         if view.name in self._quick:
             repeated, answers = self._quick[view.name]
             rows = self._create("_repeated", repeated)
@@ -185,33 +187,33 @@ class KeptAnswers:
             few = rows <= MOST_MOVED * self._count(self._tables(view)[0])
             self._write(view, answers, in_order=few)
             self._moved[view.name] = rows if few else 0
-            again = f"SELECT {FOLD} = lag({FOLD}) OVER () AS again FROM {kept_table(view)}"
+            again = f"SELECT {HASH} = lag({HASH}) OVER () AS again FROM {answers_table(view)}"
             if not self._connection.execute(f"FROM ({again}) WHERE again LIMIT 1").fetchall():
                 return
         self._write(view, self._all[view.name])
 
-    def fold(self, view: View, touched: Sequence[pa.Table]) -> None:
-        """Folds the answers that depend on touched partials.
+    def recompute(self, view: View, dirty: Sequence[pa.Table]) -> None:
+        """Recomputes the answers that depend on changed partials.
 
         Args:
             view: The view.
-            touched: The keys of the partials that were added or deleted.
+            dirty: The keys of the partials that were added or deleted.
         """
-        names = [f"_arrived_{number}" for number in range(len(touched))]
-        for name, rows in zip(names, touched, strict=True):
+        names = [f"_arrived_{number}" for number in range(len(dirty))]
+        for name, rows in zip(names, dirty, strict=True):
             self._connection.register(name, rows)
-        folds = self._create("_touched", _touched_folds_sql(view, names, self._folds[view.name]))
+        hashes = self._create("_dirty", _dirty_hashes_sql(view, names, self._hashes[view.name]))
         for name in names:
             self._connection.unregister(name)
-        if self.is_much(view, folds):
-            self.fold_all(view)
+        if self.is_much(view, hashes):
+            self.recompute_all(view)
         else:
-            for heard in self._heard.get(view.name, ()):
-                if not heard.all:
+            for listener in self._listeners.get(view.name, ()):
+                if not listener.all:
                     self._connection.execute(
-                        f"INSERT INTO {heard.table} SELECT DISTINCT {FOLD} FROM _touched"
+                        f"INSERT INTO {listener.table} SELECT DISTINCT {HASH} FROM _dirty"
                     )
-            self._change(view, self._create("_changes", self._touched[view.name]))
+            self._change(view, self._create("_changes", self._dirty[view.name]))
 
     def _change(self, view: View, changes: int) -> None:
         """Changes the table of answers as `_changes` says.
@@ -220,27 +222,27 @@ class KeptAnswers:
         fast, and the rows stay in the order of the keys. If a column is nested, DuckDB deletes and
         inserts the row nevertheless.
         """
-        table, name = kept_table(view), view.name
+        table, name = answers_table(view), view.name
         ((before, after),) = self._connection.execute(
-            f"SELECT count(_row), count({FOLD}) FROM _changes"
+            f"SELECT count(_row), count({HASH}) FROM _changes"
         ).fetchall()
         if stays := before + after - changes:
             columns = ", ".join(
                 f"{column} = _changes.{column}"
                 for name in view.output
-                if name not in view.key_names and (column := kept_column(name))
+                if name not in view.key_names and (column := answers_column(name))
             )
             self._connection.execute(
                 f"UPDATE {table} SET {columns} FROM _changes"
-                f" WHERE {table}.rowid = _row AND _changes.{FOLD} IS NOT NULL"
+                f" WHERE {table}.rowid = _row AND _changes.{HASH} IS NOT NULL"
             )
         if before > stays:
-            gone = f"SELECT _row FROM _changes WHERE {FOLD} IS NULL"
+            gone = f"SELECT _row FROM _changes WHERE {HASH} IS NULL"
             self._connection.execute(f"DELETE FROM {table} WHERE rowid IN ({gone})")
         if after > stays:
             self._connection.execute(
                 f"INSERT INTO {table} SELECT * EXCLUDE (_row) FROM _changes WHERE _row IS NULL"
-                f" ORDER BY {_kept_keys(view)}"
+                f" ORDER BY {_answer_keys(view)}"
             )
         self._moved[name] += changes if _is_nested(view) else changes - stays
         self._changed[name] += changes
@@ -250,17 +252,17 @@ class KeptAnswers:
             ).fetchall()
             self._large[name] += int(size)
         if self._changed[name] > FEW_ROWS or self._large.get(name, 0) > FEW_BYTES:
-            rows = self._count(kept_table(view))
+            rows = self._count(answers_table(view))
             if self._changed[name] > rows or self._moved[name] > max(FEW_ROWS, MOST_MOVED * rows):
                 self._write(view, f"SELECT * FROM {table}")
 
     def _write(self, view: View, answers: str, *, in_order: bool = False) -> None:
         """Replaces a table. The rows are sorted by key, so that most can be skipped."""
-        order = "" if in_order else f" ORDER BY {_kept_keys(view)}"
+        order = "" if in_order else f" ORDER BY {_answer_keys(view)}"
         self._connection.execute(
-            f"CREATE TABLE _kept._next AS SELECT * FROM ({answers}){order};"
-            f" DROP TABLE {kept_table(view)};"
-            f" ALTER TABLE _kept._next RENAME TO {quoted_duckdb(view.name)}"
+            f"CREATE TABLE _materialized._next AS SELECT * FROM ({answers}){order};"
+            f" DROP TABLE {answers_table(view)};"
+            f" ALTER TABLE _materialized._next RENAME TO {quoted_duckdb(view.name)}"
         )
         self._moved[view.name] = self._changed[view.name] = 0
         if view.name in self._large:
@@ -279,38 +281,38 @@ class KeptAnswers:
 
 
 def _answers_sql(view: View, tables: Tables, condition: str = "") -> str:
-    """A SELECT of answers and their folds, from the partials that fulfil a condition."""
+    """A SELECT of answers and their hashes, from the partials that fulfil a condition."""
     where = f" WHERE {condition}" if condition else ""
     select = present_select(
         view, lambda stored: [f"(SELECT * FROM {table}{where})" for table in tables(stored)]
     )
-    return _with_fold(view, select)
+    return _with_hash(view, select)
 
 
 def _repeated_sql(view: View, tables: Tables) -> str:
-    """A SELECT of the folds of all partials that are not in the largest batch file."""
+    """A SELECT of the hashes of all partials that are not in the largest batch file."""
     batch, speed = tables(view)
     largest = f"SELECT _file FROM {batch} GROUP BY _file ORDER BY count(*) DESC, _file LIMIT 1"
-    others = f"SELECT {FOLD} FROM {batch} WHERE _file <> ({largest})"
-    return f"SELECT DISTINCT {FOLD} FROM ({others} UNION ALL SELECT {FOLD} FROM {speed})"
+    others = f"SELECT {HASH} FROM {batch} WHERE _file <> ({largest})"
+    return f"SELECT DISTINCT {HASH} FROM ({others} UNION ALL SELECT {HASH} FROM {speed})"
 
 
 def _quick_sql(view: View, tables: Tables) -> str:
-    """A SELECT of answers and their folds, which merges only partials with folds in `_repeated`."""
-    several = [f"(FROM {table} SEMI JOIN _repeated USING ({FOLD}))" for table in tables(view)]
-    single = [f"(FROM {table} ANTI JOIN _repeated USING ({FOLD}))" for table in tables(view)[:1]]
+    """A SELECT of answers and their hashes, which merges only partials of keys in `_repeated`."""
+    several = [f"(FROM {table} SEMI JOIN _repeated USING ({HASH}))" for table in tables(view)]
+    single = [f"(FROM {table} ANTI JOIN _repeated USING ({HASH}))" for table in tables(view)[:1]]
     answers = present_select(view, several, single=single)
-    return _with_fold(view, answers)
+    return _with_hash(view, answers)
 
 
-def _with_fold(view: View, answers: str) -> str:
+def _with_hash(view: View, answers: str) -> str:
     """A SELECT of the columns of the table of answers."""
-    columns = [f"{quoted_duckdb(name)} AS {kept_column(name)}" for name in view.output]
-    return f"SELECT {', '.join(columns)}, {fold_sql(view)} AS {FOLD} FROM ({answers})"
+    columns = [f"{quoted_duckdb(name)} AS {answers_column(name)}" for name in view.output]
+    return f"SELECT {', '.join(columns)}, {hash_sql(view)} AS {HASH} FROM ({answers})"
 
 
-def _touched_folds_sql(view: View, arrived: Sequence[str], fold: str) -> str:
-    """A SELECT of the folds of the answers that depend on some partials.
+def _dirty_hashes_sql(view: View, arrived: Sequence[str], hash_: str) -> str:
+    """A SELECT of the hashes of the answers that depend on some partials.
 
     If windows overlap, it also has the keys of the answers.
     """
@@ -320,34 +322,34 @@ def _touched_folds_sql(view: View, arrived: Sequence[str], fold: str) -> str:
         starts = window.windows_sql(quoted_duckdb(name))
         windows = f"(SELECT * REPLACE (unnest({starts}) AS {quoted_duckdb(name)}) FROM {windows})"
     keys = f"{_keys(view)}, " if overlapping else ""
-    return f"SELECT DISTINCT {keys}{fold} AS {FOLD} FROM {windows}"
+    return f"SELECT DISTINCT {keys}{hash_} AS {HASH} FROM {windows}"
 
 
-def _touched_sql(view: View, tables: Tables) -> str:
-    """A SELECT of the rows with a fold in `_touched`: the new answers, and where they are now.
+def _changes_sql(view: View, tables: Tables) -> str:
+    """A SELECT of the rows with a key hash in `_dirty`: the new answers, and where they are now.
 
-    `_row` is the place of the row to be replaced; NULL if there is none. The fold is NULL if
-    nothing replaces that row.
+    `_row` is the place of the row to be replaced; NULL if there is none. The key hash is NULL
+    if nothing replaces that row.
     """
-    touched = f"{FOLD} IN (SELECT {FOLD} FROM _touched)"
-    before = f"SELECT rowid AS _row, {_kept_keys(view)} FROM {kept_table(view)} WHERE {touched}"
+    dirty = f"{HASH} IN (SELECT {HASH} FROM _dirty)"
+    before = f"SELECT rowid AS _row, {_answer_keys(view)} FROM {answers_table(view)} WHERE {dirty}"
     if _overlapping(view):
-        # Answers whose fold is touched by chance are replaced as well, and need all their panes.
-        # They are all in `before`: those that do not exist yet have been touched themselves.
+        # Answers whose key hash is dirty by chance are replaced as well, and need all their panes.
+        # They are all in `before`: those that do not exist yet have been dirty themselves.
         panes = (
-            f"(SELECT {_keys(view)} FROM _touched UNION SELECT {_kept_keys(view)} FROM ({before}))"
+            f"(SELECT {_keys(view)} FROM _dirty UNION SELECT {_answer_keys(view)} FROM ({before}))"
         )
         for name, window in _overlapping(view).items():
             starts = window.panes_sql(quoted_duckdb(name))
             panes = f"(SELECT * REPLACE (unnest({starts}) AS {quoted_duckdb(name)}) FROM {panes})"
-        of_panes = f"{FOLD} IN (SELECT {fold_sql(view)} FROM {panes})"
-        after = f"SELECT * FROM ({_answers_sql(view, tables, of_panes)}) WHERE {touched}"
+        of_panes = f"{HASH} IN (SELECT {hash_sql(view)} FROM {panes})"
+        after = f"SELECT * FROM ({_answers_sql(view, tables, of_panes)}) WHERE {dirty}"
     else:
-        after = _answers_sql(view, tables, touched)
+        after = _answers_sql(view, tables, dirty)
     same_key = " AND ".join(
         f"a.{name} IS NOT DISTINCT FROM b.{name}"
         for key in view.keys
-        if (name := kept_column(key.name))
+        if (name := answers_column(key.name))
     )
     return f"SELECT a.*, b._row FROM ({after}) a FULL JOIN ({before}) b ON {same_key}"
 
@@ -379,5 +381,5 @@ def _keys(view: View) -> str:
     return ", ".join(quoted_duckdb(key.name) for key in view.keys)
 
 
-def _kept_keys(view: View) -> str:
-    return ", ".join(kept_column(key.name) for key in view.keys)
+def _answer_keys(view: View) -> str:
+    return ", ".join(answers_column(key.name) for key in view.keys)

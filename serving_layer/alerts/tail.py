@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from serving_layer.json_text import CONTENT, content_sql
+from serving_layer.alerts.content import CONTENT, content_sql
 from trilayer_core.compute.merging import open_duckdb, quoted_duckdb
 from trilayer_core.definitions.alerts import Alert
 from trilayer_core.errors import EnvironmentFault

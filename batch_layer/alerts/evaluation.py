@@ -1,4 +1,4 @@
-"""Judges events by the rules of alerts, in step recompute: the exact set of each alert.
+"""Evaluates the rules of alerts, in step recompute: the exact set of each alert.
 
 An alert never changes later: it depends on its event, the newest events of the key before it in the
 same partition, and a stored profile. An incremental run thus judges the events of the new intervals
@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from batch_layer.engine import Engine, Judging, tail
+from batch_layer.alerts.engine import AlertEngine, Evaluation
+from batch_layer.engine import Engine, tail
 from trilayer_core.definitions.alerts import Alert, AlertGroup
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
@@ -46,7 +47,7 @@ from trilayer_core.store.runs import JudgedFrom, RecomputedAlert, RecomputedMemo
 logger = logging.getLogger("trilayer.batch")
 
 
-def judge(
+def evaluate(
     catalog: Catalog,
     stream: Stream,
     run: Run,
@@ -66,13 +67,13 @@ def judge(
     """
     alerts: dict[str, RecomputedAlert] = {}
     memories: dict[str, RecomputedMemory] = {}
-    history = History(stream, run, base, store)
+    history, of_alerts = History(stream, run, base, store), AlertEngine(engine)
     for group in catalog.groups_of(stream):
         remembered = history.remembered(group)
-        judged = _judged(group, history, remembered, store, engine)
+        judged = _judged(group, history, remembered, store, of_alerts)
         alerts |= judged
         if group.last:
-            memories[group.name] = _memory(group, history, remembered, engine)
+            memories[group.name] = _memory(group, history, remembered, of_alerts)
         logger.info(
             "judged %s of %s",
             ", ".join(f"{name} ({one.kind})" for name, one in judged.items()),
@@ -158,10 +159,7 @@ class History:
 
     def published_alert(self, alert: Alert) -> PublishedAlert | None:
         """The alert in the base, if it has the present definition."""
-        published = (
-            (self.base.alerts or {}).get(alert.name) if self.base and self.published else None
-        )
-        return published if published and published.fingerprint == alert.fingerprint else None
+        return self.base.alert(alert) if self.base and self.published else None
 
     def remembered(self, group: AlertGroup) -> PublishedMemory | None:
         """What the base remembers of each key, if it remembers what the group needs."""
@@ -207,7 +205,7 @@ def _judged(
     history: History,
     remembered: PublishedMemory | None,
     store: Store,
-    engine: Engine,
+    engine: AlertEngine,
 ) -> dict[str, RecomputedAlert]:
     plans: dict[str, list[_Plan]] = {}
     for alert in group.alerts:
@@ -239,18 +237,20 @@ def _judged_together(
     plans: Sequence[_Plan],
     history: History,
     remembered: PublishedMemory | None,
-    engine: Engine,
+    engine: AlertEngine,
 ) -> dict[str, RecomputedAlert]:
     token = history.run.token
     group = AlertGroup(tuple(plan.alert for plan in plans))
     generations = plans[0].generations
     if not plans[0].incremental:
-        full = engine.judge(Judging(group, "full", history.whole, generations=generations), token)
+        full = engine.evaluate(
+            Evaluation(group, "full", history.whole, generations=generations), token
+        )
         return {plan.alert.name: _full(plan, full, history, engine) for plan in plans}
     # Without what the base remembers, the events themselves must be read again.
     needs_old = group.last and remembered is None and history.new
-    added = engine.judge(
-        Judging(
+    added = engine.evaluate(
+        Evaluation(
             group,
             "added",
             history.new,
@@ -280,7 +280,7 @@ def _full(
     plan: _Plan,
     full: Mapping[str, Sequence[StoredFile]],
     history: History,
-    engine: Engine,
+    engine: AlertEngine,
 ) -> RecomputedAlert:
     files = full[plan.alert.name]
     if plan.published and plan.generations is not None:
@@ -373,7 +373,7 @@ def kept_generations(
 
 
 def _memory(
-    group: AlertGroup, history: History, remembered: PublishedMemory | None, engine: Engine
+    group: AlertGroup, history: History, remembered: PublishedMemory | None, engine: AlertEngine
 ) -> RecomputedMemory:
     """The newest events of each key below the cut.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import duckdb
 import pyarrow as pa
 
-from batch_layer.judge import History
+from batch_layer.alerts.evaluation import History
 from trilayer_core.compute.merging import open_duckdb
 from trilayer_core.definitions.alerts import Alert, AlertGroup
 from trilayer_core.errors import CoverageError, IntegrityError

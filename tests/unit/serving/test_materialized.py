@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from serving_layer import kept
-from serving_layer.kept import can_keep, kept_select
+from serving_layer import materialized
+from serving_layer.materialized import answers_select, can_materialize
 from serving_layer.state import ViewPlan
 from serving_layer.tables import Tables, batch_table, speed_table
 from trilayer import (
@@ -152,7 +152,7 @@ class World:
         return self.rows(f"({answer})", view)
 
     def kept(self, view):
-        return self.rows(f"({kept_select(view)})", view)
+        return self.rows(f"({answers_select(view)})", view)
 
     def rows(self, table, view):
         columns = ", ".join(map(quoted_duckdb, view.output))
@@ -163,8 +163,8 @@ class World:
 def check(world):
     """The names of the views that have an answer with rows; each is the one merged on demand."""
     answered = set()
-    for view in world.tables.kept.views:
-        rows = world.kept(view)
+    for view in world.tables.answers.views:
+        rows = world.answers(view)
         assert rows == world.on_demand(view), view.name
         answered |= {view.name} if rows else set()
     return answered
@@ -172,28 +172,28 @@ def check(world):
 
 @pytest.mark.parametrize(("seed", "few"), [(0, 0), (1, 4)])
 def test_kept_answers_are_those_merged_on_demand(seed, few, monkeypatch):
-    monkeypatch.setattr(kept, "FEW_ROWS", few)
+    monkeypatch.setattr(materialized, "FEW_ROWS", few)
     world, answered = World(seed), set()
     for _ in range(12):
         world.step()
         answered |= check(world)
-    assert answered == {view.name for view in VIEWS if can_keep(view)}
+    assert answered == {view.name for view in VIEWS if can_materialize(view)}
 
 
 def test_a_load_that_fails_before_its_commit_changes_no_answer(monkeypatch):
     """As a kill would: the transaction is rolled back, and the next load goes on from there."""
-    monkeypatch.setattr(kept, "FEW_ROWS", 4)
+    monkeypatch.setattr(materialized, "FEW_ROWS", 4)
     world = World(20)
     for _ in range(2):
         world.replace()
         world.append()
     for load in (world.append, world.replace):
-        before = [world.kept(view) for view in world.tables.kept.views]
+        before = [world.answers(view) for view in world.tables.answers.views]
         monkeypatch.setenv("TRILAYER_FAILPOINT", "refresh.before-commit:error")
         with pytest.raises(OSError, match=r"refresh\.before-commit"):
             load()
         monkeypatch.delenv("TRILAYER_FAILPOINT")
-        assert [world.kept(view) for view in world.tables.kept.views] == before
+        assert [world.answers(view) for view in world.tables.answers.views] == before
         load()
         check(world)
 
@@ -202,7 +202,7 @@ def test_questions_that_are_open_see_the_answers_of_their_moment():
     world = World(30)
     world.replace()
     view = CATALOG.view("overlapping")
-    ask = f"FROM ({kept_select(view)}) ORDER BY ALL"
+    ask = f"FROM ({answers_select(view)}) ORDER BY ALL"
     reader = world.database.cursor()
     reader.execute("BEGIN TRANSACTION READ ONLY")
     before = reader.execute(ask).fetchall()
@@ -214,17 +214,22 @@ def test_questions_that_are_open_see_the_answers_of_their_moment():
 
 
 def test_windows_that_depend_on_the_question_or_overlap_much_are_not_kept():
-    assert [view.name for view in VIEWS if not can_keep(view)] == ["overlapping_much", "lately"]
+    assert [view.name for view in VIEWS if not can_materialize(view)] == [
+        "overlapping_much",
+        "lately",
+    ]
 
 
 def test_rows_with_one_key_in_the_largest_file_are_merged(monkeypatch):
     """Files are written with one row for each key, but answers do not rely on it."""
-    monkeypatch.setattr(kept, "FEW_ROWS", 0)
+    monkeypatch.setattr(materialized, "FEW_ROWS", 0)
     view = View("plain", source=STREAM, key=["n"], aggregates={"events": count()})
     database = open_duckdb(500, threads=1)
     tables = Tables(database, Catalog(views=[view]), keep=True)
     rows = pa.table({"n": [3, 1, 2, 1], "events__n": [1, 1, 1, 1]}, partial_schema(view))
     file = StoredFile("1", 4, 0, "")
     tables.replace([ViewPlan([], None, {file: 1}, view, False, None)], {file: rows}, {})
-    answers = database.execute(f"SELECT n, events FROM ({kept_select(view)}) ORDER BY n").fetchall()
+    answers = database.execute(
+        f"SELECT n, events FROM ({answers_select(view)}) ORDER BY n"
+    ).fetchall()
     assert answers == [(1, 2), (2, 1), (3, 1)]

@@ -20,14 +20,14 @@ logger = logging.getLogger("trilayer.publication")
 
 
 @dataclass(frozen=True)
-class Look:
-    """A run that found nothing new.
+class LastCheck:
+    """The last run that had nothing new to publish.
 
     Attributes:
         version: The version in force, which stayed in force.
         t_ms: The run's T: the version contains every event before it.
         token: The run's token.
-        looked_ms: When the run looked, in ms since 1970.
+        looked_ms: When the run made this check, in ms since 1970.
     """
 
     version: int
@@ -41,8 +41,8 @@ class Look:
         return format_time(self.t_ms)
 
 
-class Looks:
-    """The runs that found nothing new; the last one is stored.
+class LastChecks:
+    """The last check of a store for new events.
 
     Args:
         store: The store.
@@ -51,40 +51,40 @@ class Looks:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def write(self, look: Look) -> None:
-        """Records a look, if the run's token is still the newest."""
-        with pointer_lock(self._store, "a look"):
-            Fence(self._store).check(look.token)
-            self._store.write_document(layout.LOOKED, look)
+    def write(self, check: LastCheck) -> None:
+        """Records a check, if the run's token is still the newest."""
+        with pointer_lock(self._store, "a check for new events"):
+            Fence(self._store).check(check.token)
+            self._store.write_document(layout.LOOKED, check)
 
-    def last(self, publication: Publication) -> Look | None:
-        """The last look at this version that found nothing new.
+    def last(self, publication: Publication) -> LastCheck | None:
+        """The last check that left this version in force.
 
         None if there was none, or if it can't be read.
         """
         if not self._store.exists(layout.LOOKED):
             return None
         try:
-            look = self._store.read_document(layout.LOOKED, Look)
+            check = self._store.read_document(layout.LOOKED, LastCheck)
         except (IntegrityError, StoreError) as error:
             # The version is not affected: the next run that finds nothing new writes this file
             # again.
             logger.warning(
-                "when a run last looked is not known, until the next run looks: %s can't be read"
-                " (%s)",
+                "the time of the last check for new events is unknown until the next run: %s can't"
+                " be read (%s)",
                 layout.LOOKED,
                 type(error).__name__,
             )
             return None
-        return look if look.version == publication.version else None
+        return check if check.version == publication.version else None
 
     def complete_to_ms(self, publication: Publication, latest_ms: int) -> int:
-        """The latest T, in ms, up to which the publication is known to contain every event.
+        """The latest T, in ms, before which the publication provably contains every event.
 
         It is the publication's own T, or a later one at which a run found nothing new. A T later
         than `latest_ms` comes from a clock that was ahead, and is ignored.
         """
-        look = self.last(publication)
-        if look is None or look.t_ms > latest_ms:
+        check = self.last(publication)
+        if check is None or check.t_ms > latest_ms:
             return publication.t_ms
-        return max(publication.t_ms, look.t_ms)
+        return max(publication.t_ms, check.t_ms)
