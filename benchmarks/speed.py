@@ -19,6 +19,7 @@ from benchmarks.workload import FIVE, ONE, SALES, TWO, broker, check, home, prod
 from speed_layer.query import StreamQuery
 from speed_layer.run import SPARK_CONF
 from trilayer import Catalog
+from trilayer_core.project import Project
 from trilayer_core.runtime.kafka_source import KAFKA_OPTIONS
 from trilayer_core.runtime.session import session
 from trilayer_core.runtime.settings import Settings
@@ -129,7 +130,7 @@ def _product(
     spark: SparkSession, catalog: Catalog, settings: Settings, folder: Path, compared: Path | None
 ) -> float:
     store = Store(str(folder / f"store-{uuid4().hex}"))
-    query = StreamQuery(catalog, SALES, settings, store, spark)
+    query = StreamQuery(Project(settings, catalog, store), SALES, spark)
     took = seconds(lambda: query.start().processAllAvailable())
     query.stop()
     if compared:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,14 +15,12 @@ from speed_layer.reading import Reading, Written
 from speed_layer.segments import write_segments
 from speed_layer.succession import Succession
 from trilayer_core.compute.grouping import plan
-from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.log.broker import Log
+from trilayer_core.project import Project
 from trilayer_core.runtime.kafka_source import KAFKA_OPTIONS, offsets_json
-from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import RangesByTick, size
 from trilayer_core.store import layout
-from trilayer_core.store.files import Store
 from trilayer_core.store.segments import Commit, Generation
 
 logger = logging.getLogger("trilayer.speed")
@@ -46,10 +45,8 @@ class StreamQuery:
 
     def __init__(
         self,
-        catalog: Catalog,
+        project: Project,
         stream: Stream,
-        settings: Settings,
-        store: Store,
         spark: SparkSession,
         *,
         open_log: Callable[[str], Log] = Log,
@@ -59,19 +56,17 @@ class StreamQuery:
         """Prepares the query, without reading anything.
 
         Args:
-            catalog: The definitions.
+            project: The project.
             stream: The stream.
-            settings: The settings.
-            store: The store.
             spark: The session that runs the query.
             open_log: Connects to the brokers.
             write: Writes the segments of a micro-batch, as `write_segments` does.
             elapsed: A monotonic clock, in seconds.
         """
         self.stream = stream
-        self._catalog, self._settings, self._store, self._spark = catalog, settings, store, spark
+        self._project, self._spark = project, spark
         self._open_log, self._write, self._elapsed = open_log, write, elapsed
-        self._passes = plan(catalog.stored_of(stream))
+        self._passes = plan(project.catalog.stored_of(stream))
         self._between_batches = threading.Lock()
         self._stopping = threading.Event()
         self._query: StreamingQuery | None = None
@@ -117,29 +112,30 @@ class StreamQuery:
                 what was ingested.
             EnvironmentFault: No broker answers.
         """
-        self._log = log = self._open_log(self._settings.bootstrap_servers)
+        settings, store = self._project.settings, self._project.store
+        self._log = log = self._open_log(settings.bootstrap_servers)
         topic = log.topic(self.stream)
         log.check_append_time(topic)
-        succession = Succession(self._catalog, self.stream, self._settings, self._store, topic, log)
+        succession = Succession(self._project, self.stream, topic, log)
         generation, read = succession.choose(departed=self.departed, rebuild=rebuild)
         self._reading = Reading(
-            self.stream, generation, read, topic, log, self._settings, self._store, self._elapsed
+            self._project, self.stream, generation, read, topic, log, elapsed=self._elapsed
         )
         # Includes a partition that was added and ingested after the topic was described.
         start = {p: generation.start.get(p, 0) for p in (*topic.partitions, *generation.start)}
         reader = (
             self._spark.readStream.format("kafka")
             .options(**KAFKA_OPTIONS)
-            .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
+            .option("kafka.bootstrap.servers", settings.bootstrap_servers)
             .option("subscribe", topic.name)
             .option("startingOffsets", offsets_json(topic.name, start))
-            .option("maxOffsetsPerTrigger", str(self._settings.speed_max_events))
+            .option("maxOffsetsPerTrigger", str(settings.speed_max_events))
         )
         writer = reader.load().writeStream.foreachBatch(self._process).queryName(self.stream.name)
         checkpoint = layout.checkpoint(self.stream, generation.name)
         self._query = (
-            writer.option("checkpointLocation", self._store.uri(checkpoint))
-            .trigger(processingTime=f"{self._settings.speed_trigger_s} seconds")
+            writer.option("checkpointLocation", store.uri(checkpoint))
+            .trigger(processingTime=f"{settings.speed_trigger_s} seconds")
             .start()
         )
         return self._query
@@ -185,7 +181,7 @@ class StreamQuery:
         """
         return self._reading is not None and self._reading.has_lost()
 
-    def look(self) -> None:
+    def check_log(self) -> None:
         """Checks whether the log has lost records that were read, and sets `departed` if so.
 
         It only does so between micro-batches. A micro-batch checks this itself, but there is none
@@ -199,7 +195,7 @@ class StreamQuery:
         ):
             return
         try:
-            self._reading.look()
+            self._reading.check()
         finally:
             self._between_batches.release()
 
@@ -215,12 +211,11 @@ class StreamQuery:
                 )
         try:
             assert self._reading
-            generation = self._reading.generation
+            name, store = self._reading.generation.name, self._project.store
+            path_of = partial(layout.segment, self.stream, name, batch_id, batch_id)
 
             def write(parts: RangesByTick) -> Written:
-                return self._write(
-                    records, batch_id, parts, self.stream, self._passes, generation, self._store
-                )
+                return self._write(records, parts, self.stream, self._passes, path_of, store)
 
             commit = self._reading.process(batch_id, write)
         finally:

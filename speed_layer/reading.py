@@ -18,8 +18,8 @@ from speed_layer.ticks import Ticks
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError, EnvironmentFault, IntegrityError, LogError
 from trilayer_core.log.broker import Log, Marks, Topic
+from trilayer_core.project import Project
 from trilayer_core.runtime.failpoints import failpoint
-from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, RangesByTick, ranges_between
 from trilayer_core.store import layout
 from trilayer_core.store.continuity import (
@@ -37,7 +37,7 @@ from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
 from trilayer_core.store.segments import Commit, Generation, Segment
 
-LOOK_BACK_S = 2.0
+CHECK_VALID_S = 2.0
 """How long a check of the log is valid, in seconds; nothing is committed on an older one.
 
 A broker that loses acknowledged records is unavailable for longer, whether it restarts or a replica
@@ -78,27 +78,27 @@ class Reading:
 
     def __init__(
         self,
+        project: Project,
         stream: Stream,
         generation: Generation,
         read: Read,
         topic: Topic,
         log: Log,
-        settings: Settings,
-        store: Store,
+        *,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         """Continues after what the generation has read.
 
         Args:
+            project: The project, with the tick and the settle delay.
             stream: The stream.
             generation: The generation.
             read: What it has read so far.
             topic: The stream's topic.
             log: The log, which is used from now on.
-            settings: The tick and the settle delay.
-            store: The store.
             elapsed: A monotonic clock, in seconds.
         """
+        store, settings = project.store, project.settings
         self.generation = generation
         self.departed: str | None = None
         self.unsettled: str | None = None
@@ -110,7 +110,7 @@ class Reading:
         self._ticks = Ticks(stream, topic, log, store, settings.tick_ms, settings.settle_ms)
         self._ends: dict[int, Cut] = {}
         self._epochs: dict[int, int] = {}
-        self._looked_back = float("-inf")
+        self._checked_at = float("-inf")
 
     def process(self, batch_id: int, write: Write) -> Commit | None:
         """Processes one micro-batch: plans offsets, writes segments, takes marks, and commits.
@@ -132,7 +132,7 @@ class Reading:
         ranges = {p: r for p, r in ranges_between(start, end).items() if len(r)}
         if not ranges or self._generations.has_commit(self.generation.name, batch_id, batch_id):
             return None
-        self._look_back()
+        self._check_log()
         marked_at = self._elapsed()
         marks = self._last_records({p: end[p] for p in ranges})
         parts = self._ticks.split(ranges, end)
@@ -141,8 +141,8 @@ class Reading:
 
         # The log must hold now what it held when the marks were taken, because Spark has read
         # it in between.
-        self._look_back()
-        is_old = self._elapsed() - marked_at >= LOOK_BACK_S
+        self._check_log()
+        is_old = self._elapsed() - marked_at >= CHECK_VALID_S
         if is_old and changed(self._topic, marks, end, self._log):
             self._read_again("the log has lost what a micro-batch has read of it")
         commit = _commit(batch_id, written, self._store.clock(), marks)
@@ -152,14 +152,14 @@ class Reading:
         self._read = self._read.and_of([commit])
         return commit
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Checks whether the log has lost records that were read, and sets `departed` if so.
 
         A micro-batch checks this itself, but there is none while the log does not grow.
         """
         # The first loss is in `departed`; the next micro-batch finds the others.
         with suppress(LogError, EnvironmentFault, CoverageError, IntegrityError):
-            self._look_back()
+            self._check_log()
 
     def overtaken(self) -> bool:
         """Whether a new origin has begun since the generation began."""
@@ -207,10 +207,10 @@ class Reading:
 
     # -- whether the log still holds what was read -------------------------------------------------
 
-    def _look_back(self) -> None:
+    def _check_log(self) -> None:
         """Checks that the log has not lost what was ingested or what was read before.
 
-        Does nothing if the last check is younger than `LOOK_BACK_S`. It is called before a
+        Does nothing if the last check is younger than `CHECK_VALID_S`. It is called before a
         micro-batch is read and before it is committed, so that records which replaced lost ones are
         not committed on top of those.
 
@@ -218,7 +218,7 @@ class Reading:
             LogError: It has.
         """
         began = self._elapsed()
-        if began - self._looked_back < LOOK_BACK_S:
+        if began - self._checked_at < CHECK_VALID_S:
             return
         self._know_partitions(self._read.ends)
         # Ingested records are part of the answers whether or not this generation has read them.
@@ -233,7 +233,7 @@ class Reading:
             if why := ruled_out(self.generation, chain):
                 self._depart(why)
         loss = lost_of(self._read, self._topic, self._log)
-        self._looked_back = began
+        self._checked_at = began
         if loss:
             self._depart(loss)
 

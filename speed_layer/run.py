@@ -18,14 +18,12 @@ from speed_layer.compaction import compact
 from speed_layer.query import StreamQuery
 from speed_layer.supervisor import Supervisor, record_fault
 from trilayer_core.compute.rows import check_rows
-from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import EnvironmentFault, LogError, TrilayerError
 from trilayer_core.log.broker import Log
+from trilayer_core.project import Project
 from trilayer_core.runtime.kafka_source import lost_by_log
 from trilayer_core.runtime.session import driver_at_work, first_cause, session
-from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
-from trilayer_core.store.files import Store
 from trilayer_core.store.segments import Fault
 from trilayer_core.store.tables import check_tables
 
@@ -57,14 +55,12 @@ SPARK_CONF = {
 MEMORY = "speed_memory_mb, or lower speed_max_events"
 """What to change if the driver's heap was full."""
 
-ORIGIN_LOOK_S = 2.0
+ORIGIN_CHECK_S = 2.0
 """How often the speed layer checks whether a batch run has begun a new origin, in seconds."""
 
 
 def run_speed(
-    catalog: Catalog,
-    settings: Settings,
-    store: Store,
+    project: Project,
     stop: threading.Event,
     *,
     rebuild: bool = False,
@@ -75,6 +71,7 @@ def run_speed(
     Raises:
         ConflictError: Another process runs the speed layer on this store.
     """
+    catalog, settings, store = project.catalog, project.settings, project.store
     with driver_at_work(MEMORY), ExitStack() as stack:
         stack.enter_context(store.lock(layout.SPEED_LOCK, "the speed layer"))
         with Log(settings.bootstrap_servers) as log:
@@ -86,10 +83,8 @@ def run_speed(
         stack.callback(spark.stop)
         check_tables(store, catalog.rows, settings.table_max_mb)
         check_rows(catalog.rows, spark)
-        queries = [
-            StreamQuery(catalog, stream, settings, store, spark) for stream in catalog.streams
-        ]
-        compactors = [Compactor(query, catalog, settings, store, stop) for query in queries]
+        queries = [StreamQuery(project, stream, spark) for stream in catalog.streams]
+        compactors = [Compactor(query, project, stop) for query in queries]
         try:
             supervisor = Supervisor(queries, settings, store, stop, MEMORY)
             for query in queries:
@@ -97,15 +92,15 @@ def run_speed(
             on_ready(queries)
             for compactor in compactors:
                 compactor.start()
-            looked = time.monotonic()
+            checked_at = time.monotonic()
             while not stop.wait(0.2):
-                is_due = time.monotonic() - looked >= ORIGIN_LOOK_S
+                is_due = time.monotonic() - checked_at >= ORIGIN_CHECK_S
                 for query in queries:
                     supervisor.attend(query, partial(_check, query, supervisor, follow=is_due))
                 for compactor in compactors:
                     compactor.check()
                 if is_due:
-                    looked = time.monotonic()
+                    checked_at = time.monotonic()
             supervisor.check()
         finally:
             stop.set()
@@ -166,7 +161,7 @@ def _follow_origin(query: StreamQuery, supervisor: Supervisor) -> None:
         )
         supervisor.restart(query)
         return
-    query.look()
+    query.check_log()
     if query.departed:
         supervisor.restart(query)
 
@@ -177,17 +172,11 @@ class Compactor(threading.Thread):
     An error that ends the thread before is stored for `check`.
     """
 
-    def __init__(
-        self,
-        query: StreamQuery,
-        catalog: Catalog,
-        settings: Settings,
-        store: Store,
-        stop: threading.Event,
-    ) -> None:
+    def __init__(self, query: StreamQuery, project: Project, stop: threading.Event) -> None:
         super().__init__(daemon=True, name=f"compaction-{query.stream.name}")
-        self._query, self._settings, self._store, self._stopping = query, settings, store, stop
-        self._views = catalog.stored_of(query.stream)
+        self._query, self._settings, self._store = query, project.settings, project.store
+        self._stopping = stop
+        self._views = project.catalog.stored_of(query.stream)
         self._ended_by: BaseException | None = None
         self._fault: Fault | None = None
 

@@ -18,13 +18,11 @@ from trilayer_core.compute.rows import rows_made
 from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import RangesByTick, size
-from trilayer_core.store import layout
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.segments import (
     BYTES,
     SHORTEST_REASON,
     TICK,
-    Generation,
     Segment,
     with_bytes,
 )
@@ -73,17 +71,24 @@ _PassResults = tuple[list[tuple[Pass, pa.Table]], _Census]
 
 def write_segments(
     records: DataFrame,
-    batch_id: int,
     parts: RangesByTick,
     stream: Stream,
     passes: list[Pass],
-    generation: Generation,
+    path_of: Callable[[str], str],
     store: Store,
 ) -> Written:
     """Computes and writes the segments of one micro-batch.
 
     If it is called again before the commit, it overwrites its files; after the commit it must not
     be called.
+
+    Args:
+        records: The records as Spark's Kafka source returns them.
+        parts: The offsets of each tick.
+        stream: The stream.
+        passes: The passes that compute its views.
+        path_of: Returns the path of the file with a view's partials, by its name.
+        store: The store.
     """
     view = f"_records_{stream.name}"
     columns = [name for name in LOG_COLUMNS if name != "_headers"]
@@ -114,7 +119,10 @@ def write_segments(
         if cached is not None:
             cached.unpersist()
     failpoint("segment.before-write")
-    write = partial(_write, batch_id, stream, generation, store)
+
+    def write(name: str, table: pa.Table) -> StoredFile:
+        return store.write_table(path_of(name), table, durable=False)
+
     files = {name: write(name, table) for name, table in tables.items() if table.num_rows}
     quarantine = write("_quarantine", rejected) if rejected is not None else None
     # A tick that is not in the census has offsets without records, such as a transaction's markers.
@@ -298,10 +306,3 @@ def _batched(parts: RangesByTick) -> Iterator[RangesByTick]:
     ticks = list(parts)
     for start in range(0, len(ticks), MAX_TICKS):
         yield {tick: parts[tick] for tick in ticks[start : start + MAX_TICKS]}
-
-
-def _write(
-    batch_id: int, stream: Stream, generation: Generation, store: Store, name: str, table: pa.Table
-) -> StoredFile:
-    path = layout.segment(stream, generation.name, batch_id, batch_id, name)
-    return store.write_table(path, table, durable=False)

@@ -11,12 +11,11 @@ import logging
 from dataclasses import dataclass
 
 from speed_layer.reading import Checkpoint, lost, ruled_out
-from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import IntegrityError
 from trilayer_core.log.broker import Log, Topic
+from trilayer_core.project import Project
 from trilayer_core.runtime.retries import read_listed
-from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import Cut, ranges_between, size
 from trilayer_core.store.continuity import NOTHING_READ, Read, check_log
 from trilayer_core.store.files import Store
@@ -37,18 +36,14 @@ class Succession:
     """The succession of one stream's generations.
 
     Attributes:
-        catalog: The present definitions.
+        project: The present definitions and settings, and the store.
         stream: The stream.
-        settings: The present settings.
-        store: The store.
         topic: The stream's topic.
         log: The log.
     """
 
-    catalog: Catalog
+    project: Project
     stream: Stream
-    settings: Settings
-    store: Store
     topic: Topic
     log: Log
 
@@ -89,6 +84,11 @@ class Succession:
         return self._begin(present, anew=gone is not None), NOTHING_READ
 
     @property
+    def store(self) -> Store:
+        """The store."""
+        return self.project.store
+
+    @property
     def _generations(self) -> Generations:
         return Generations(self.store, self.stream)
 
@@ -113,16 +113,16 @@ class Succession:
         """The reason why the generation can't continue; empty if it can."""
         if generation.topic_id != identity:
             return "a new origin has begun"
-        if generation.fingerprint != self.catalog.stream_fingerprint(self.stream):
+        if generation.fingerprint != self.project.catalog.stream_fingerprint(self.stream):
             return "definitions have changed"
         checkpoint = Checkpoint(self.store, self.stream, generation)
         planned = checkpoint.planned()
         if not planned:
             return "it has no checkpoint"
         tick_ms = self._tick_ms_of(generation)
-        if tick_ms != self.settings.tick_ms:
+        if tick_ms != self.project.settings.tick_ms:
             was = f"{tick_ms / 1000:g} s" if tick_ms else "another length"
-            return f"ticks are {self.settings.tick_s} s now; they were {was}"
+            return f"ticks are {self.project.settings.tick_s} s now; they were {was}"
         return (
             self._torn(generation)
             or self._taken(checkpoint, planned[-1])
@@ -138,8 +138,8 @@ class Succession:
             return generation.tick_ms
         commits = self._generations.commits(generation.name)
         ticks = {segment.tick for commit in commits for segment in commit.segments}
-        on_grid = all(tick % self.settings.tick_ms == 0 for tick in ticks)
-        return self.settings.tick_ms if on_grid else None
+        on_grid = all(tick % self.project.settings.tick_ms == 0 for tick in ticks)
+        return self.project.settings.tick_ms if on_grid else None
 
     def _torn(self, generation: Generation) -> str:
         """A message if the segment of a micro-batch is not as it was committed, else empty.
@@ -195,7 +195,7 @@ class Succession:
             end, start = checkpoint.end(newest), checkpoint.begin(newest)
         except IntegrityError as error:
             return f"its checkpoint can't be read: {error}"
-        most = self.settings.speed_max_events
+        most = self.project.settings.speed_max_events
         events = size(ranges_between(start, end))
         # Spark rounds up each partition's share of the maximum.
         if events <= most + len(end):
@@ -221,17 +221,18 @@ class Succession:
             Master(self.store, self.stream).longest_chain(), present.identity
         )
         number = max(generations[-1].number if generations else 0, departed) + 1
-        views = {view.name: view.fingerprint for view in self.catalog.stored_of(self.stream)}
+        catalog = self.project.catalog
+        views = {view.name: view.fingerprint for view in catalog.stored_of(self.stream)}
         generation = Generation(
             f"{number:06d}-{self.store.unique()}",
             present.identity,
-            self.catalog.stream_fingerprint(self.stream),
+            catalog.stream_fingerprint(self.stream),
             views,
             start,
             self.store.clock(),
-            self.settings.tick_ms,
+            self.project.settings.tick_ms,
             anew,
-            digests(rows for rows in self.catalog.rows if rows.stream == self.stream),
+            digests(rows for rows in catalog.rows if rows.stream == self.stream),
         )
         self._generations.begin(generation)
         logger.info(

@@ -17,11 +17,11 @@ from speed_layer.supervisor import Supervisor
 from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.errors import EnvironmentFault, TrilayerError
 from trilayer_core.log.broker import Log
+from trilayer_core.project import Project
 from trilayer_core.runtime.kafka_source import lost_by_log
 from trilayer_core.runtime.session import driver_at_work, first_cause, session
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store import layout
-from trilayer_core.store.files import Store
 
 logger = logging.getLogger("trilayer.alerts")
 
@@ -62,20 +62,18 @@ REFUSED_S = 1.0
 MEMORY = "alerts_memory_mb"
 """The setting to increase if the driver's heap was full."""
 
-LOOK_S = 0.1
-"""How often it is looked whether a batch has ended, in seconds."""
+POLL_S = 0.1
+"""Interval between checks for the end of a batch, in seconds."""
 
-ORIGIN_LOOK_S = 2.0
-"""How often it is looked whether a new origin has begun, in seconds."""
+ORIGIN_CHECK_S = 2.0
+"""Interval between checks for a new origin, in seconds."""
 
-TOPIC_LOOK_S = 5.0
-"""How often it is looked whether a topic was created again, in seconds."""
+TOPIC_CHECK_S = 5.0
+"""Interval between checks whether a topic was created again, in seconds."""
 
 
 def run_alerts(
-    catalog: Catalog,
-    settings: Settings,
-    store: Store,
+    project: Project,
     stop: threading.Event,
     *,
     on_ready: Callable[[], None] = lambda: None,
@@ -83,9 +81,7 @@ def run_alerts(
     """Judges the events of all streams that have alerts until `stop` is set.
 
     Args:
-        catalog: The definitions.
-        settings: The settings.
-        store: The store.
+        project: The project.
         stop: Ends it.
         on_ready: Called once, when all queries judge events.
 
@@ -93,6 +89,7 @@ def run_alerts(
         ConflictError: Another process does so on this store.
         LogError: A topic was created again.
     """
+    catalog, settings, store = project.catalog, project.settings, project.store
     with driver_at_work(MEMORY), ExitStack() as stack:
         stack.enter_context(store.lock(layout.ALERTS_LOCK, "the alerts of the speed layer"))
         slots = _ensure_topics(catalog, settings)
@@ -126,10 +123,10 @@ def _run(
     on_ready: Callable[[], None],
 ) -> None:
     ready, looked, asked = False, time.monotonic(), time.monotonic()
-    while not stop.wait(LOOK_S):
+    while not stop.wait(POLL_S):
         follow, ask = (
-            time.monotonic() - looked >= ORIGIN_LOOK_S,
-            time.monotonic() - asked >= TOPIC_LOOK_S,
+            time.monotonic() - looked >= ORIGIN_CHECK_S,
+            time.monotonic() - asked >= TOPIC_CHECK_S,
         )
         for query in queries:
             check = partial(_check, query, supervisor, stop, follow=follow, ask=ask)

@@ -112,7 +112,7 @@ class Pipeline:
         """Starts the query of each stream. Returns that of the first."""
         self.stop_speed()
         self._queries = [
-            StreamQuery(self.catalog, stream, self.settings, self.store, self.spark)
+            StreamQuery(Project(self.settings, self.catalog, self.store), stream, self.spark)
             for stream in self.streams
         ]
         self._running = [query.start(rebuild) for query in self._queries]

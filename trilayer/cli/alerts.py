@@ -54,7 +54,7 @@ def run(
         if ready_file:
             ready_file.write_text("ready")
 
-    run_alerts(p.catalog, p.settings, p.store, stop, on_ready=ready)
+    run_alerts(p, stop, on_ready=ready)
 
 
 @app.command()

@@ -43,7 +43,7 @@ def run(
         if ready_file:
             ready_file.write_text("ready")
 
-    run_speed(p.catalog, p.settings, p.store, stop, rebuild=rebuild, on_ready=ready)
+    run_speed(p, stop, rebuild=rebuild, on_ready=ready)
 
 
 @app.command()

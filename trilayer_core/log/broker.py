@@ -1,6 +1,6 @@
 """Access to the log: the identity, offsets and records of topics.
 
-All questions to the broker about offsets are asked here. A topic is identified by its id, so that a
+All requests to the broker about offsets are made here. A topic is identified by its id, so that a
 topic that was deleted and created again under the same name is recognised as another one.
 """
 
@@ -155,13 +155,10 @@ class Log:
 
     def find(self, stream: Stream) -> Topic | None:
         """The stream's topic; None if it does not exist."""
-        return self._find(stream.topic)
+        return self.find_named(stream.topic)
 
     def find_named(self, name: str) -> Topic | None:
         """The topic with this name; None if it does not exist."""
-        return self._find(name)
-
-    def _find(self, name: str) -> Topic | None:
         with broker_errors(self.bootstrap_servers):
             (description,) = self._admin.describe_topics([name])
         if description["error_code"] == 3 or not description["partitions"]:
@@ -188,11 +185,7 @@ class Log:
 
         A new topic is stamped with append times and has the stream's number of partitions.
         """
-        topic = self.find(stream)
-        if topic is None:
-            self._create(stream.topic, stream.partitions, replication_factor, {})
-            topic = self.topic(stream)
-        return topic
+        return self._ensure(stream.topic, stream.partitions, replication_factor, {})
 
     def ensure_changelog(
         self, name: str, partitions: int, *, compacted: bool, replication_factor: int = 1
@@ -208,12 +201,7 @@ class Log:
         wanted = {"cleanup.policy": "compact" if compacted else "delete"}
         if not compacted:
             wanted |= {"retention.ms": "-1", "retention.bytes": "-1"}
-        topic = self._find(name)
-        if topic is None:
-            self._create(name, partitions, replication_factor, wanted)
-            topic = self._find(name)
-        if topic is None:
-            raise LogError(f"topic {name!r} was created and is not there; run again")
+        topic = self._ensure(name, partitions, replication_factor, wanted)
         if len(topic.partitions) != partitions:
             raise LogError(
                 f"topic {name!r} must have {partitions} partitions, as its changelog declares; it"
@@ -232,14 +220,21 @@ class Log:
 
     def ensure_alerts(self, name: str, partitions: int, replication_factor: int = 1) -> Topic:
         """The topic of alerts, which is created if it does not exist."""
-        topic = self._find(name)
+        most = {"max.message.bytes": str(MOST_ALERT_BYTES)}
+        topic = self._ensure(name, partitions, replication_factor, most)
+        self.check_append_time(topic)
+        return topic
+
+    def _ensure(
+        self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+    ) -> Topic:
+        """The topic with this name, which is created with these settings if it does not exist."""
+        topic = self.find_named(name)
         if topic is None:
-            most = {"max.message.bytes": str(MOST_ALERT_BYTES)}
-            self._create(name, partitions, replication_factor, most)
-            topic = self._find(name)
+            self._create(name, partitions, replication_factor, configs)
+            topic = self.find_named(name)
         if topic is None:
             raise LogError(f"topic {name!r} was created and is not there; run again")
-        self.check_append_time(topic)
         return topic
 
     def _create(
@@ -271,7 +266,7 @@ class Log:
             topic: The topic.
             beginning: The first offset that each partition had.
         """
-        return self._find(topic.name) == topic and self.beginning(topic) == beginning
+        return self.find_named(topic.name) == topic and self.beginning(topic) == beginning
 
     def setting(self, topic: Topic, name: str) -> str:
         """The effective value of a topic's setting, such as `message.timestamp.type`."""

@@ -40,29 +40,8 @@ def check_log(
             one that was ingested.
     """
     own = newest_of(chain, origin.identity)
-    end = log.end(topic)
     have = chain_end(own, origin.start)
-    check_reaches(stream, end, have)
-    # Skip partitions that were added after the topic was described: `end` does not have them.
-    marks = {p: mark for p, mark in own[-1].marks.items() if p in end} if own else {}
-    for partition, (mark, record) in changed(topic, marks, have, log).items():
-        if mark is None or (record is not None and record.offset > mark.offset):
-            assert record is not None
-            raise LogError(
-                f"stream {stream.name!r} partition {partition}: offset {record.offset} held no"
-                " record when it was ingested; now the log has one there, appended at"
-                f" {format_time(record.append_ms)}. {_CAUSE} {ACCEPT}"
-            )
-        there = (
-            "none"
-            if record is None
-            else f"one that was appended at {format_time(record.append_ms)}"
-        )
-        raise LogError(
-            f"stream {stream.name!r} partition {partition}: the last record that was ingested, at"
-            f" offset {mark.offset}, was appended at {format_time(mark.append_ms)}; the log, which"
-            f" ends at offset {end[partition]}, now has {there} in its place. {_CAUSE} {ACCEPT}"
-        )
+    _refuse(stream, lost_of(Read(have, own[-1].marks if own else {}), topic, log))
 
 
 def check_reaches(stream: Stream, end: Cut, ingested: Cut) -> None:
@@ -76,13 +55,13 @@ def check_reaches(stream: Stream, end: Cut, ingested: Cut) -> None:
     Raises:
         LogError: The log ends below what was ingested.
     """
-    for partition, offset in sorted(ingested.items()):
-        if partition in end and end[partition] < offset:
-            raise LogError(
-                f"stream {stream.name!r} partition {partition}: the log ends at offset"
-                f" {end[partition]}, below offset {offset}, up to which it was read. {_CAUSE}"
-                f" {ACCEPT}"
-            )
+    _refuse(stream, falls_short(end, ingested))
+
+
+def _refuse(stream: Stream, loss: str | None) -> None:
+    """Raises LogError if there is a loss."""
+    if loss:
+        raise LogError(f"stream {stream.name!r}: {loss}. {_CAUSE} {ACCEPT}")
 
 
 _CAUSE = (
@@ -180,9 +159,11 @@ def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
                 f"partition {partition} of the log has at offset {record.offset} a record appended"
                 f" at {format_time(record.append_ms)}, where there was none when it was read"
             )
+        there = "none" if record is None else f"one appended at {format_time(record.append_ms)}"
         return (
             f"partition {partition} of the log no longer has at offset {mark.offset} the record"
-            f" that was read there, which was appended at {format_time(mark.append_ms)}"
+            f" that was read there, which was appended at {format_time(mark.append_ms)}; now it has"
+            f" {there}"
         )
     return None
 

@@ -222,7 +222,7 @@ def test_a_stream_that_fails_is_named_and_the_other_goes_on(
             with suppress(CoverageError):  # before its first micro-batch
                 return pipeline.answers(views=["by_n"])[0]["by_n"] == {(7,): {"events": 1}}
 
-        thread = in_thread(lambda: run.run_speed(catalog, settings, store, stop), errors)
+        thread = in_thread(lambda: run.run_speed(Project(settings, catalog, store), stop), errors)
         try:
             pipeline.produce([(0, json_of({"n": n, "at": BEGIN})) for n in (1, 0)])
             until(lambda: store.exists(layout.stream_fault("logs")), timeout_s=60)

@@ -57,7 +57,7 @@ def test_the_speed_layer_goes_on_and_answers_are_right(
                 found, _ = pipeline.answers()
                 return found["by_user"] == {user: {"n": n} for user, n in counted.items()}
 
-        thread = in_thread(lambda: run.run_speed(catalog, settings, store, stop), errors)
+        thread = in_thread(lambda: run.run_speed(Project(settings, catalog, store), stop), errors)
         try:
             send(0, 1, 1)
             until(right, timeout_s=60)

@@ -10,6 +10,7 @@ from speed_layer.query import StreamQuery
 from tests.support.layers import Pipeline, quick
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count
+from trilayer_core.project import Project
 from trilayer_core.store.generations import Generations
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
@@ -30,7 +31,7 @@ def test_less_intake_after_a_micro_batch_that_was_too_large(broker, spark, new_t
         def out_of_memory(*_, **__):
             raise MemoryError
 
-        first = StreamQuery(catalog, stream, settings, store, spark, write=out_of_memory)
+        first = StreamQuery(Project(settings, catalog, store), stream, spark, write=out_of_memory)
         first.start()
         until(lambda: first.failure() is not None, timeout_s=60)
         first.stop()

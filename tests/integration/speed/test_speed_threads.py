@@ -12,6 +12,7 @@ from speed_layer.run import Compactor
 from tests.support.waiting import until
 from trilayer import Catalog, Stream, View, count
 from trilayer_core.errors import IntegrityError, TrilayerError
+from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.segments import Generation
@@ -30,7 +31,7 @@ def stop():
 @pytest.fixture
 def compactor(store, stop):
     query = SimpleNamespace(stream=STREAM, generation=SimpleNamespace(name="000001-000000"))
-    return Compactor(query, CATALOG, Settings(tick_s=1), store, stop)
+    return Compactor(query, Project(Settings(tick_s=1), CATALOG, store), stop)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_the_speed_layer_ends_with_the_reason(broker, spark, new_topic, store, s
     with pytest.raises(
         TrilayerError, match="its compaction ended: ArrowInvalid: a segment that can't be read"
     ):
-        run.run_speed(catalog, settings, store, stop)
+        run.run_speed(Project(settings, catalog, store), stop)
 
 
 def _of(spark):

@@ -31,7 +31,7 @@ from batch_layer.publish import rollback as roll_back
 from batch_layer.run import BatchLayer
 from serving_layer.refresh import Refresh
 from serving_layer.state import ViewPlan
-from speed_layer import compaction, segments
+from speed_layer import compaction
 from speed_layer import run as speed_run
 from speed_layer.query import StreamQuery
 from speed_layer.reading import Written
@@ -438,11 +438,10 @@ class Counting:
 
 def write_segments(
     records: Any,
-    batch_id: int,
     parts: Any,
     stream: Stream,
     passes: Any,
-    generation: Any,
+    path_of: Callable[[str], str],
     store: ModelStore,
 ) -> Written:
     """As the product's, with a count in the place of Spark's jobs."""
@@ -472,9 +471,8 @@ def write_segments(
             stamps = [slot.stamp for _, _, slot in slots]
             census[tick] = (len(slots), len(bad), min(stamps), max(stamps))
     views = {view.name: view for pass_ in passes for view in pass_.views}
-    write = partial(segments._write, batch_id, stream, generation, store)
     files = {
-        name: write(name, counted(views[name], rows, [TICK]))
+        name: store.write_table(path_of(name), counted(views[name], rows, [TICK]))
         for name, rows in tables.items()
         if rows
     }
@@ -486,7 +484,7 @@ def write_segments(
         table = pa.table({name: list(column) for name, column in columns.items()})
         records = pa.nulls(table.num_rows, pa.binary())
         table = table.append_column("_key", records).append_column("_value", records)
-        quarantine = write("_quarantine", table)
+        quarantine = store.write_table(path_of("_quarantine"), table)
     counted_by_tick = [
         Segment(tick, ranges, *census.get(tick, (0, 0, None, None)))
         for tick, ranges in parts.items()
@@ -1159,7 +1157,7 @@ def _speed(world: World, rng: random.Random) -> Task:
                 if running.overtaken():
                     running.start()
                     return
-                running.look()
+                running.check_log()
                 if running.departed:
                     running.start()
 
@@ -1172,10 +1170,8 @@ def _speed(world: World, rng: random.Random) -> Task:
         process.stack = ExitStack()
         process.stack.enter_context(process.store.lock("locks/speed", "the speed layer"))
         made = StreamQuery(
-            process.catalog,
+            Project(process.settings, process.catalog, process.store),
             process.catalog.streams[0],
-            process.settings,
-            process.store,
             SimpleNamespace(readStream=Anything()),  # type: ignore[arg-type]
             open_log=ModelLog,
             write=write_segments,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from speed_layer.reading import LOOK_BACK_S
+from speed_layer.reading import CHECK_VALID_S
 from tests.support.seam.interleaved import ACTORS, READERS, Reader, World, Wrong, plain
 from tests.support.seam.machine import Slot
 from trilayer_core.store.intervals import chain_end
@@ -156,7 +156,7 @@ def _truncate(world: World, rng: random.Random) -> str | None:
     world.truncated(p, keep)
     # What loses records is a restart, or another replica that takes over: neither is as quick as
     # the speed layer looks.
-    world.now += int(LOOK_BACK_S * 1000)
+    world.now += int(CHECK_VALID_S * 1000)
     for _ in range(rng.choice((0, 4, 12))):
         _append(world, p, rng.randrange(4), "good", 0, 0)
     return f"partition {p} is cut off at {keep}"

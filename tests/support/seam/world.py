@@ -333,10 +333,11 @@ class World:
     def start_speed(self, rebuild: bool = False) -> None:
         log = self.open_log()
         topic = log.topic(STREAM)
-        succession = Succession(CATALOG, STREAM, self.settings, self.store, topic, log)
+        project = Project(self.settings, CATALOG, self.store)
+        succession = Succession(project, STREAM, topic, log)
         generation, read = succession.choose(rebuild=rebuild)
         self.speed = Reading(
-            STREAM, generation, read, topic, log, self.settings, self.store,
+            project, STREAM, generation, read, topic, log,
             elapsed=lambda: self.now / 1000,
         )  # fmt: skip
 

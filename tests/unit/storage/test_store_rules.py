@@ -441,17 +441,16 @@ def test_the_log_must_still_end_with_what_was_ingested():
     check_log(STREAM, TOPIC, origin, [], FakeLog({}, {0: 0}))
     with failing(
         LogError,
-        "stream 's' partition 0: the log ends at offset 7, below offset 8, up to which it was read."
-        f" {CAUSE}",
+        "stream 's': partition 0 of the log ends at offset 7, below offset 8, up to which it was"
+        f" read. {CAUSE}",
     ):
         check_log(STREAM, TOPIC, origin, chain, FakeLog({}, {0: 7}))
-    there = {"none": [], f"one that was appended at {format_time(9)}": [mark(7, 9)]}
+    there = {"none": [], f"one appended at {format_time(9)}": [mark(7, 9)]}
     for said, records in there.items():
         with failing(
             LogError,
-            "stream 's' partition 0: the last record that was ingested, at offset 7,"
-            f" was appended at {format_time(7000)}; the log, which ends at offset 9, now has {said}"
-            f" in its place. {CAUSE}",
+            "stream 's': partition 0 of the log no longer has at offset 7 the record that was read"
+            f" there, which was appended at {format_time(7000)}; now it has {said}. {CAUSE}",
         ) as caught:
             check_log(STREAM, TOPIC, origin, chain, FakeLog({0: records}, {0: 9}))
         assert str(caught.value).endswith(ACCEPT)
@@ -463,8 +462,8 @@ def test_the_log_may_hold_no_record_where_there_was_none(last):
     log = FakeLog({0: [mark(6), mark(7)]}, {0: 8})
     with failing(
         LogError,
-        "stream 's' partition 0: offset 7 held no record when it was ingested; now the log has"
-        f" one there, appended at {format_time(7000)}. {CAUSE}",
+        "stream 's': partition 0 of the log has at offset 7 a record appended at"
+        f" {format_time(7000)}, where there was none when it was read. {CAUSE}",
     ):
         check_log(STREAM, TOPIC, Origin("s", "id", {}), chain, log)
 
@@ -483,10 +482,11 @@ def test_what_the_speed_layer_has_read_must_still_be_there():
     )
     gone = (
         "partition 0 of the log no longer has at offset 7 the record that was read there, which was"
-        f" appended at {format_time(7000)}"
+        f" appended at {format_time(7000)}; now it has"
     )
-    assert lost_of(read, TOPIC, FakeLog({}, {0: 8})) == gone
-    assert lost_of(read, TOPIC, FakeLog({0: [mark(7, 9)]}, {0: 8})) == gone
+    assert lost_of(read, TOPIC, FakeLog({}, {0: 8})) == f"{gone} none"
+    replaced = FakeLog({0: [mark(7, 9)]}, {0: 8})
+    assert lost_of(read, TOPIC, replaced) == f"{gone} one appended at {format_time(9)}"
     for before in (None, mark(6)):
         assert lost_of(Read({0: 8}, {0: before}), TOPIC, FakeLog({0: [mark(7)]}, {0: 8})) == (
             "partition 0 of the log has at offset 7 a record appended at"
