@@ -142,7 +142,11 @@ def departures(
     end, beginning = log.end(topic), log.beginning(topic)
     return {
         p: _departure(
-            topic, p, _held(origins, chain, p, have.get(p, 0)), end[p], beginning[p], log, records
+            p,
+            _held(origins, chain, p, have.get(p, 0)),
+            Range(beginning[p], end[p]),
+            lambda offset, p=p: log.last_records(topic, {p: offset}).get(p),  # type: ignore[misc]
+            records,
         )
         if p in have
         else 0
@@ -151,19 +155,24 @@ def departures(
 
 
 def _departure(
-    topic: Topic,
     partition: int,
     held: Sequence[tuple[Interval, Range]],
-    end: int,
-    beginning: int,
-    log: Log,
+    there: Range,
+    last_below: Callable[[int], Mark | None],
     records: Records,
 ) -> int:
-    """The offset at which one partition differs, found by bisection.
+    """The offset at which one partition differs, which is searched for by bisection.
 
-    Log and master dataset agree below one offset and nowhere above it. `held` are the ingested
-    ranges of the partition, oldest first, each with its interval.
+    Log and master dataset agree below one offset and nowhere above it.
+
+    Args:
+        partition: The partition.
+        held: Its ingested ranges, oldest first, each with its interval.
+        there: The offsets that the log has.
+        last_below: Returns the mark of the last record of the log below an offset.
+        records: Reads the records of the master dataset.
     """
+    beginning, end = there.start, there.end
     last = held[-1][1].end if held else beginning
     if beginning >= min(last, end):
         # The log holds no ingested record that could be compared.
@@ -174,8 +183,7 @@ def _departure(
             return False
         if offset >= end:
             return True
-        mark = log.last_records(topic, {partition: offset + 1}).get(partition)
-        return mark != records.mark(interval, partition, offset)
+        return last_below(offset + 1) != records.mark(interval, partition, offset)
 
     for interval, r in reversed(held):
         offsets = records.offsets(interval, partition, r)
@@ -183,7 +191,7 @@ def _departure(
             continue
         agreeing = bisect_left(offsets, True, key=lambda offset: departs(interval, offset))
         if agreeing == len(offsets) and r.end == last and end >= last:
-            newest = log.last_records(topic, {partition: last}).get(partition)
+            newest = last_below(last)
             if newest is None or newest.offset <= offsets[-1]:
                 return last
         # The offset after the last common record may have been a transaction's marker, and may hold

@@ -15,11 +15,17 @@ from batch_layer.cut import check_ends_at
 from batch_layer.engine import Engine, Ingested
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import LogError, OvertakenError
-from trilayer_core.log.broker import Log, Marks
+from trilayer_core.log.broker import Log, Marks, Topic
 from trilayer_core.project import Project
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import Cut, Range, check_contiguous, ranges_between, size
-from trilayer_core.store.continuity import changed, check_log, check_reaches, departed_generation
+from trilayer_core.store.continuity import (
+    changed,
+    check_log,
+    check_reaches,
+    departed_generation,
+    joined,
+)
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.intervals import Interval, chain_end, newest_departed, newest_of
@@ -78,20 +84,28 @@ def ingest(
         check_reaches(stream, log.end(topic), run.cuts[stream.name])
         last = log.last_records(topic, run.cuts[stream.name])
         marks = {p: last.get(p) for p in run.cuts[stream.name]}
-        beginning = log.beginning(topic)
-        interval = _copied(stream, run, chain, present, beginning, marks, engine, accept_loss)
-        # If the last record is unchanged, so is everything that was read in between.
-        if different := changed(topic, marks, run.cuts[stream.name], log):
-            partition, (mark, record) = next(iter(different.items()))
-            place = record or mark
-            assert place is not None
-            raise LogError(
-                f"stream {stream.name!r} partition {partition}: the log changed while it was read:"
-                f" the record at offset {place.offset} did. Nothing was ingested; run `trilayer"
-                " batch run` again"
-            )
+        own = newest_of(chain, identity)
+        have, beginning = chain_end(own, present.start), log.beginning(topic)
+        ranges, lost = _ranges(stream, have, run.cuts[stream.name], beginning, accept_loss)
+        held = {p: Range(lost[p].end if p in lost else r.start, r.end) for p, r in ranges.items()}
+        held = {p: r for p, r in held.items() if len(r)}
+        copied = engine.ingest(stream, len(chain), held) if held else Ingested()
+        _check_unchanged(stream, topic, marks, run.cuts[stream.name], log)
         departed = departed_generation(store, stream, identity, topic, log)
-        interval = replace(interval, departed=max(departed, newest_departed(chain, identity)))
+        # If retention or many markers hide the last record, the previous mark is used instead.
+        earlier = own[-1].marks if own else {}
+        interval = Interval(
+            len(chain),
+            run.t_ms,
+            identity,
+            ranges,
+            lost,
+            copied.files,
+            copied.events,
+            copied.quarantined,
+            joined(earlier, marks),
+            max(departed, newest_departed(chain, identity)),
+        )
     _check_origin(stream, run, Origins(store, stream).present())
     _commit(stream, interval, store)
     logger.info(
@@ -103,6 +117,24 @@ def ingest(
     return interval
 
 
+def _check_unchanged(stream: Stream, topic: Topic, marks: Marks, cut: Cut, log: Log) -> None:
+    """Checks that the log still holds the last records that it held before it was read.
+
+    If the last record is unchanged, so is everything that was read in between.
+
+    Raises:
+        LogError: It does not.
+    """
+    for partition, (mark, record) in changed(topic, marks, cut, log).items():
+        place = record or mark
+        assert place is not None
+        raise LogError(
+            f"stream {stream.name!r} partition {partition}: the log changed while it was read: the"
+            f" record at offset {place.offset} did. Nothing was ingested; run `trilayer batch run`"
+            " again"
+        )
+
+
 def _check_origin(stream: Stream, run: Run, present: Origin | None) -> None:
     if present is None or present.identity != run.topic_ids[stream.name]:
         raise OvertakenError(
@@ -112,49 +144,29 @@ def _check_origin(stream: Stream, run: Run, present: Origin | None) -> None:
         )
 
 
-def _copied(
-    stream: Stream,
-    run: Run,
-    chain: Sequence[Interval],
-    present: Origin,
-    beginning: Cut,
-    marks: Marks,
-    engine: Engine,
-    accept_loss: bool,
-) -> Interval:
-    """The interval from the end of the master dataset to the run's cut, with its files written."""
-    own = newest_of(chain, present.identity)
-    have = chain_end(own, present.start)
-    ranges = ranges_between(have, run.cuts[stream.name])
-    lost: dict[int, Range] = {}
+def _ranges(
+    stream: Stream, have: Cut, cut: Cut, beginning: Cut, accept_loss: bool
+) -> tuple[dict[int, Range], dict[int, Range]]:
+    """The offsets from the end of the master dataset to the cut, and those that retention took.
+
+    Raises:
+        LogError: There are such, and `accept_loss` is not set.
+    """
+    ranges = ranges_between(have, cut)
     try:
         check_contiguous(stream.name, have, ranges, beginning)
     except LogError:
         if not accept_loss:
             raise
-        lost = {
-            p: Range(r.start, min(beginning[p], r.end))
-            for p, r in ranges.items()
-            if beginning.get(p, 0) > r.start and len(r)
-        }
-        logger.warning("stream %s: %s events lost to retention, recorded", stream.name, size(lost))
-    there = {p: Range(lost[p].end if p in lost else r.start, r.end) for p, r in ranges.items()}
-    there = {p: r for p, r in there.items() if len(r)}
-    made = engine.ingest(stream, len(chain), there) if there else Ingested()
-    # If retention or many markers hide the last record, the previous mark is used instead.
-    earlier = own[-1].marks if own else {}
-    ends = {p: mark or earlier.get(p) for p, mark in {**earlier, **marks}.items()}
-    return Interval(
-        len(chain),
-        run.t_ms,
-        present.identity,
-        ranges,
-        lost,
-        made.files,
-        made.events,
-        made.quarantined,
-        ends,
-    )
+    else:
+        return ranges, {}
+    lost = {
+        p: Range(r.start, min(beginning[p], r.end))
+        for p, r in ranges.items()
+        if beginning.get(p, 0) > r.start and len(r)
+    }
+    logger.warning("stream %s: %s events lost to retention, recorded", stream.name, size(lost))
+    return ranges, lost
 
 
 def note_attempt(stream: Stream, run: Run, store: Store) -> None:

@@ -6,7 +6,7 @@ Afterwards `clean` deletes what no kept version needs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from batch_layer.clean import clean
 from batch_layer.cut import check_ends_at
@@ -16,7 +16,7 @@ from trilayer_core.project import Project
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import size
 from trilayer_core.store.fence import Fence
-from trilayer_core.store.files import Store
+from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import (
     chain_end,
     intervals_after,
@@ -37,7 +37,6 @@ from trilayer_core.store.publication import (
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import (
     Recomputed,
-    ReconciledAlert,
     ReconciledView,
     Reconciliation,
     Run,
@@ -61,7 +60,7 @@ def publish(
         HeldError: A person holds the version in force.
         OvertakenError: A later run, or a rollback, has taken over.
     """
-    catalog, store = project.catalog, project.store
+    store = project.store
     publications, pointer = Publications(store), PointerFile(store)
     standing = pointer.read()
     if standing and standing.token == run.token and standing.reason == "publish":
@@ -78,7 +77,32 @@ def publish(
             f" {base.version if base else None} is in force now; run `trilayer batch run` again"
         )
     failpoint("publish.before-version")
-    kind = "full" if "full" in recomputed.kinds.values() else "incremental"
+    candidate = _candidate(project, run, recomputed, reconciliation, base)
+    if base and candidate.kind == "incremental" and _is_the_same(base, candidate):
+        LastChecks(store).write(LastCheck(base.version, run.t_ms, run.token, store.clock()))
+        logger.info(
+            "nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t
+        )
+        clean(project)
+        return base
+    publication = publications.write(candidate)
+    publications.put_in_force(publication.version, run.token, "publish")
+    logger.info(
+        "published version %s, T=%s, %s", publication.version, publication.t, publication.kind
+    )
+    clean(project)
+    return publication
+
+
+def _candidate(
+    project: Project,
+    run: Run,
+    recomputed: Recomputed,
+    reconciliation: Mapping[str, ReconciledView],
+    base: Publication | None,
+) -> Publication:
+    """The version with what the run has computed."""
+    catalog, store = project.catalog, project.store
     streams = {
         stream.name: _published(
             stream, run, base if recomputed.kinds[stream.name] == "incremental" else None, store
@@ -108,77 +132,43 @@ def publish(
         for group in catalog.alert_groups
         if group.last
     }
-    if (
-        base
-        and kind == "incremental"
-        and _is_the_same(base, run, streams, views)
-        and _alerts_are_the_same(base, alerts, memories)
-    ):
-        LastChecks(store).write(LastCheck(base.version, run.t_ms, run.token, store.clock()))
-        logger.info(
-            "nothing new up to T=%s: version %s, T=%s, stays in force", run.t, base.version, base.t
-        )
-        clean(project)
-        return base
-    publication = publications.write(
-        Publication(
-            publications.next_number(),
-            run.t_ms,
-            run.token,
-            kind,
-            recomputed.base,
-            store.clock(),
-            streams,
-            views,
-            reconciliation,
-            digests(catalog.rows),
-            alerts or None,
-            memories or None,
-            _reconciled_alerts(run, store) or None,
-        ),
+    path = run.path("reconcile")
+    compared = store.read_document(path, Reconciliation).alerts if store.exists(path) else {}
+    return Publication(
+        Publications(store).next_number(),
+        run.t_ms,
+        run.token,
+        "full" if "full" in recomputed.kinds.values() else "incremental",
+        recomputed.base,
+        store.clock(),
+        streams,
+        views,
+        reconciliation,
+        digests(catalog.rows),
+        alerts or None,
+        memories or None,
+        compared or None,
     )
-    publications.put_in_force(publication.version, run.token, "publish")
-    logger.info("published version %s, T=%s, %s", publication.version, publication.t, kind)
-    clean(project)
-    return publication
 
 
-def _is_the_same(
-    base: Publication,
-    run: Run,
-    streams: Mapping[str, PublishedStream],
-    views: Mapping[str, PublishedView],
-) -> bool:
-    """Whether a version with these views would be equal to the one in force, except for T.
+def _is_the_same(base: Publication, candidate: Publication) -> bool:
+    """Whether a version would be equal to the one in force, except for T.
 
     If the T in force is later than the run's, it comes from a clock that was ahead, and is
     replaced.
     """
+
+    def content(publication: Publication) -> dict[str, tuple[str, Sequence[StoredFile]]]:
+        return {
+            name: (artefact.fingerprint, artefact.files)
+            for name, artefact in publication.artefacts.items()
+        }
+
     return (
-        base.t_ms <= run.t_ms
-        and base.streams == streams
-        and {name: (view.fingerprint, view.files) for name, view in base.views.items()}
-        == {name: (view.fingerprint, view.files) for name, view in views.items()}
+        base.t_ms <= candidate.t_ms
+        and base.streams == candidate.streams
+        and content(base) == content(candidate)
     )
-
-
-def _alerts_are_the_same(
-    base: Publication,
-    alerts: Mapping[str, PublishedAlert],
-    memories: Mapping[str, PublishedMemory],
-) -> bool:
-    """Whether a version with these alerts and memories would be equal to the one in force."""
-    return {name: (one.fingerprint, one.files) for name, one in (base.alerts or {}).items()} == {
-        name: (one.fingerprint, one.files) for name, one in alerts.items()
-    } and {name: (one.fingerprint, one.files) for name, one in (base.memories or {}).items()} == {
-        name: (one.fingerprint, one.files) for name, one in memories.items()
-    }
-
-
-def _reconciled_alerts(run: Run, store: Store) -> Mapping[str, ReconciledAlert]:
-    """What step reconcile has found of the alerts, if it was run."""
-    path = run.path("reconcile")
-    return store.read_document(path, Reconciliation).alerts if store.exists(path) else {}
 
 
 def _published(stream: Stream, run: Run, base: Publication | None, store: Store) -> PublishedStream:

@@ -233,7 +233,7 @@ def _say(name: str, view: ReconciledView) -> None:
         return
     logger.log(
         logging.WARNING if view.different else logging.INFO,
-        "reconcile %s: match %s, differ %s, missing %s, extra %s",
+        "reconcile %s: %s",
         name,
-        *(f"{counted:,}" for counted in (view.match, view.differ, view.missing, view.extra)),
+        view.counts,
     )

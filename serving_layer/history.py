@@ -24,7 +24,7 @@ from trilayer_core.store.last_check import LastCheck, LastChecks
 from trilayer_core.store.origins import origin_number
 from trilayer_core.store.publication import Publication, choose_version
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import ReconciledView
+from trilayer_core.store.runs import KeyCounts, ReconciledView
 from trilayer_core.store.segments import Commit, Segment
 
 
@@ -49,21 +49,13 @@ class StreamShare:
 
 
 @dataclass(frozen=True)
-class Reconciled:
+class Reconciled(KeyCounts):
     """The comparison of both layers for one view, over the events added to the base.
 
     Attributes:
-        match: The number of keys with the same result.
-        differ: The number of keys with different results.
-        missing: The number of keys that only the batch layer has.
-        extra: The number of keys that only the speed layer has.
         not_compared: Why there is nothing to compare; the counts are then None.
     """
 
-    match: int | None = None
-    differ: int | None = None
-    missing: int | None = None
-    extra: int | None = None
     not_compared: str | None = None
 
 
@@ -206,10 +198,7 @@ def reconciliation(view: View, version: int | None, store: Store) -> RowSet:
     if comparison.file is None:
         raise CoverageError(
             f"view {view.name!r} of version {publication.version} must have been compared by a run"
-            " that keeps every key; it has only counts:"
-            f" {comparison.match} match, {comparison.differ} differ, {comparison.missing} missing,"
-            f" {comparison.extra}"
-            " extra"
+            f" that keeps every key; it has only counts: {comparison.counts}"
         )
     return RowSet(store.read_table(comparison.file))
 

@@ -98,12 +98,7 @@ def alert_definitions(catalog: Catalog) -> dict[str, str]:
 
 def alerts_are_continued(catalog: Catalog, base: Publication) -> bool:
     """Whether the publication has all alerts with the same definitions, and all memories."""
-    there = {
-        layout.alert_files(name): alert.fingerprint for name, alert in (base.alerts or {}).items()
-    } | {
-        layout.memory_files(name): memory.fingerprint
-        for name, memory in (base.memories or {}).items()
-    }
+    there = {name: artefact.fingerprint for name, artefact in base.artefacts.items()}
     return alert_definitions(catalog).items() <= there.items()
 
 

@@ -10,6 +10,7 @@ from trilayer_core.definitions.alerts import Alert
 from trilayer_core.definitions.view import View
 from trilayer_core.errors import UsageError, there_are
 from trilayer_core.seam import Cut, format_time
+from trilayer_core.store import layout
 from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.runs import JudgedFrom, ReconciledAlert, ReconciledView
@@ -97,6 +98,10 @@ class PublishedMemory:
     scattered: int = 0
 
 
+Artefact = PublishedView | PublishedAlert | PublishedMemory
+"""What a run has computed and published, with a fingerprint of its definition and its files."""
+
+
 @dataclass(frozen=True)
 class Publication:
     """All batch views as of one T.
@@ -144,17 +149,19 @@ class Publication:
         return format_time(self.t_ms)
 
     @property
+    def artefacts(self) -> dict[str, Artefact]:
+        """All that it contains, by the names under which files are stored: views, alerts, memories.
+
+        The document has them apart.
+        """
+        alerts = {layout.alert_files(name): alert for name, alert in (self.alerts or {}).items()}
+        memories = {layout.memory_files(group): m for group, m in (self.memories or {}).items()}
+        return {**self.views, **alerts, **memories}
+
+    @property
     def files(self) -> list[StoredFile]:
-        """The files of all views, alerts and memories."""
-        return [
-            file
-            for files in (
-                *(view.files for view in self.views.values()),
-                *(alert.files for alert in (self.alerts or {}).values()),
-                *(memory.files for memory in (self.memories or {}).values()),
-            )
-            for file in files
-        ]
+        """The files of all artefacts."""
+        return [file for artefact in self.artefacts.values() for file in artefact.files]
 
     def has(self, view: View) -> bool:
         """Whether it has all that is stored of the view, with the present definition."""

@@ -166,15 +166,39 @@ class Recomputed:
 
 
 @dataclass(frozen=True)
-class ReconciledView:
-    """The comparison of what both layers computed for a view from the same events.
+class KeyCounts:
+    """How many keys two computations of a view agree on.
 
     Attributes:
         match: The number of keys with the same result. It is None, as all other counts are, if
-            `not_compared` is set.
+            nothing was compared.
         differ: The number of keys with different results.
         missing: The number of keys that only the batch layer has.
         extra: The number of keys that only the speed layer has.
+    """
+
+    match: Annotated[int | None, ABSENT_IF_NONE] = None
+    differ: Annotated[int | None, ABSENT_IF_NONE] = None
+    missing: Annotated[int | None, ABSENT_IF_NONE] = None
+    extra: Annotated[int | None, ABSENT_IF_NONE] = None
+
+    @property
+    def different(self) -> int:
+        """The number of keys for which the layers do not agree."""
+        return (self.differ or 0) + (self.missing or 0) + (self.extra or 0)
+
+    @property
+    def counts(self) -> str:
+        """The counts, for a message."""
+        names = ("match", "differ", "missing", "extra")
+        return ", ".join(f"{name} {getattr(self, name) or 0:,}" for name in names)
+
+
+@dataclass(frozen=True)
+class ReconciledView(KeyCounts):
+    """The comparison of what both layers computed for a view from the same events.
+
+    Attributes:
         keys: The first keys that do not match, with their states, as text.
         file: The file with every key and both answers. Older comparisons have none.
         not_compared: Why there is nothing to compare.
@@ -183,20 +207,11 @@ class ReconciledView:
         changed_keys: The first of these keys, as in `keys`.
     """
 
-    match: Annotated[int | None, ABSENT_IF_NONE] = None
-    differ: Annotated[int | None, ABSENT_IF_NONE] = None
-    missing: Annotated[int | None, ABSENT_IF_NONE] = None
-    extra: Annotated[int | None, ABSENT_IF_NONE] = None
     keys: Annotated[Sequence[Mapping[str, str]] | None, ABSENT_IF_NONE] = None
     file: Annotated[StoredFile | None, ABSENT_IF_NONE] = None
     not_compared: Annotated[str | None, ABSENT_IF_NONE] = None
     changed: Annotated[int | None, ABSENT_IF_NONE] = None
     changed_keys: Annotated[Sequence[Mapping[str, str]] | None, ABSENT_IF_NONE] = None
-
-    @property
-    def different(self) -> int:
-        """The number of keys for which the layers do not agree."""
-        return (self.differ or 0) + (self.missing or 0) + (self.extra or 0)
 
 
 @dataclass(frozen=True)

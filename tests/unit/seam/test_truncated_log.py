@@ -135,9 +135,7 @@ def test_records_that_come_after_a_truncation_are_not_ingested_on_top(world):
     world.truncate(80)
     world.add(40, 2)
     before = dict(world.store.files)
-    with pytest.raises(
-        LogError, match=r"'events' partition 0: .*offset 99.*ends at offset 120.*--accept-loss"
-    ):
+    with pytest.raises(LogError, match=r"'events': partition 0 .*offset 99.*--accept-loss"):
         world.run()
     assert world.store.files == before, "nothing may be written before the log is checked"
 
@@ -147,7 +145,7 @@ def test_a_log_that_ends_below_what_was_ingested_is_refused(world):
     world.run()
     world.truncate(80)
     with pytest.raises(
-        LogError, match=r"'events' partition 0: .*ends at offset 80.*offset 100.*--accept-loss"
+        LogError, match=r"'events': partition 0 .*ends at offset 80.*offset 100.*--accept-loss"
     ):
         world.run()
 
