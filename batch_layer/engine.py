@@ -62,7 +62,6 @@ class Engine:
     """Runs Spark for the steps of a batch run.
 
     Attributes:
-        store: The store that it reads and writes.
         spark: Returns the session, which is started by the first call.
     """
 
@@ -74,7 +73,7 @@ class Engine:
             store: The store that it reads and writes.
             spark: Returns the session, which is only started if there is something to compute.
         """
-        self._settings, self.store, self.spark = settings, store, spark
+        self._settings, self._store, self.spark = settings, store, spark
 
     def ingest(self, stream: Stream, number: int, ranges: Ranges) -> Ingested:
         """Copies offsets of the stream's log into the files of an interval, and parses them."""
@@ -84,7 +83,7 @@ class Engine:
     def parse_again(self, stream: Stream, interval: Interval) -> Ingested:
         """Parses an interval of another schema again, from its raw bytes."""
         for file in interval.files:
-            self.store.check(file)
+            self._store.check(file)
         raw = self.read(interval.files).select(*LOG_COLUMNS)
         return self._write_interval(stream, interval.number, raw)
 
@@ -100,7 +99,7 @@ class Engine:
         Returns:
             The files of each view.
         """
-        rows = rows_of(pass_, intervals, self.store, self.spark)
+        rows = rows_of(pass_, intervals, self._store, self.spark)
         if rows is None:
             return {view.name: [] for view in pass_.views}
         result = pass_.run(rows).persist()
@@ -116,7 +115,7 @@ class Engine:
         """Merges the partials of each view in `files` by key, after checking digests."""
 
         def merged(view: View) -> Sequence[StoredFile]:
-            self.store.check_all(files[view.name])
+            self._store.check_all(files[view.name])
             partials = merge(view, self.read(files[view.name]))
             return self.write(partials, view.name, token, "merged")
 
@@ -126,7 +125,7 @@ class Engine:
 
     def read(self, files: Sequence[StoredFile]) -> DataFrame:
         """The rows of some files, whose digests the caller has checked."""
-        return self.spark().read.parquet(*(self.store.uri(file.path) for file in files))
+        return self.spark().read.parquet(*(self._store.uri(file.path) for file in files))
 
     def _write_interval(self, stream: Stream, number: int, records: DataFrame) -> Ingested:
         """Writes the records of an interval.
@@ -135,17 +134,17 @@ class Engine:
         """
         failpoint("ingest.before-write")
         chain = layout.chain(stream, stream.fingerprint)
-        folder = layout.records(chain, number, self.store.unique())
-        files = write_files(self.store, parse(records, stream).drop(FITS), folder)
-        rejected = sum(rejected_in(file, self.store) for file in files)
+        folder = layout.records(chain, number, self._store.unique())
+        files = write_files(self._store, parse(records, stream).drop(FITS), folder)
+        rejected = sum(rejected_in(file, self._store) for file in files)
         return Ingested(files, sum(file.rows for file in files), rejected)
 
     def write(self, rows: DataFrame, name: str, token: int, kind: str) -> Sequence[StoredFile]:
         """Writes the rows of a view, or of something else with a name, into a folder of the run."""
         # Each attempt has its own folder, because a server or cluster may still be writing to that
         # of a killed attempt.
-        folder = layout.partials(name, token, kind, self.store.unique())
-        return write_files(self.store, rows, folder)
+        folder = layout.partials(name, token, kind, self._store.unique())
+        return write_files(self._store, rows, folder)
 
 
 def rows_of(

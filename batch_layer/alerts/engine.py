@@ -15,7 +15,7 @@ from trilayer_core.definitions.alerts import ALERT_COLUMNS, Alert, AlertGroup
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGeneration
-from trilayer_core.store.files import StoredFile
+from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import Interval
 
 
@@ -44,8 +44,8 @@ class Evaluation:
 class AlertEngine:
     """Evaluates the rules of alerts, with the Spark session of a batch run."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self._store = engine, engine.store
+    def __init__(self, engine: Engine, store: Store) -> None:
+        self._engine, self._store = engine, store
 
     def evaluate(self, evaluation: Evaluation, token: int) -> Files:
         """Evaluates the rules of alerts.

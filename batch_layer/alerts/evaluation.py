@@ -67,7 +67,7 @@ def evaluate(
     """
     alerts: dict[str, RecomputedAlert] = {}
     memories: dict[str, RecomputedMemory] = {}
-    history, of_alerts = History(stream, run, base, store), AlertEngine(engine)
+    history, of_alerts = History(stream, run, base, store), AlertEngine(engine, store)
     for group in catalog.groups_of(stream):
         remembered = history.remembered(group)
         judged = _judged(group, history, remembered, store, of_alerts)

@@ -151,7 +151,7 @@ class World:
         answer = present_select(view, lambda stored: [batch_table(stored), speed_table(stored)])
         return self.rows(f"({answer})", view)
 
-    def kept(self, view):
+    def answers(self, view):
         return self.rows(f"({answers_select(view)})", view)
 
     def rows(self, table, view):
@@ -171,7 +171,7 @@ def check(world):
 
 
 @pytest.mark.parametrize(("seed", "few"), [(0, 0), (1, 4)])
-def test_kept_answers_are_those_merged_on_demand(seed, few, monkeypatch):
+def test_materialized_answers_are_those_merged_on_demand(seed, few, monkeypatch):
     monkeypatch.setattr(materialized, "FEW_ROWS", few)
     world, answered = World(seed), set()
     for _ in range(12):
