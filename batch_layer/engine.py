@@ -102,6 +102,7 @@ class Engine:
         rows = rows_of(pass_, intervals, self._store, self.spark)
         if rows is None:
             return {view.name: [] for view in pass_.views}
+        # Without `persist` Spark would compute the whole pass again for each view that is written.
         result = pass_.run(rows).persist()
         try:
             return side_by_side(
@@ -248,6 +249,7 @@ def tail(
     return (kept, merged) if len(merged) > len(new) else ([*before, *new], [])
 
 
+# Spark reports the error of an executor as text, without its number.
 _REFUSALS = {
     os.strerror(number): number
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)

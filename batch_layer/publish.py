@@ -132,8 +132,7 @@ def _candidate(
         for group in catalog.alert_groups
         if group.last
     }
-    path = run.path("reconcile")
-    compared = store.read_document(path, Reconciliation).alerts if store.exists(path) else {}
+    reconciled = store.find_document(run.path("reconcile"), Reconciliation)
     return Publication(
         Publications(store).next_number(),
         run.t_ms,
@@ -147,7 +146,7 @@ def _candidate(
         digests(catalog.rows),
         alerts or None,
         memories or None,
-        compared or None,
+        (reconciled.alerts or None) if reconciled else None,
     )
 
 

@@ -112,9 +112,9 @@ def recomputed_before(project: Project, run: Run) -> Recomputed | None:
     Raises:
         OvertakenError: It was recomputed with other definitions than the catalog's.
     """
-    if not project.store.exists(run.path("recompute")):
+    recomputed = project.store.find_document(run.path("recompute"), Recomputed)
+    if recomputed is None:
         return None
-    recomputed = project.store.read_document(run.path("recompute"), Recomputed)
     present = _definitions(project.catalog)
     changed = {name for name, _ in recomputed.definitions.items() ^ present.items()}
     if changed:

@@ -56,9 +56,8 @@ def reconcile(
     """
     store = project.store
     Fence(store).check(run.token)
-    if store.exists(run.path("reconcile")):
-        done = store.read_document(run.path("reconcile"), Reconciliation)
-    else:
+    done = store.find_document(run.path("reconcile"), Reconciliation)
+    if done is None:
         base = Publications(store).read(recomputed.base) if recomputed.base else None
         views = _reconcile(project, run, recomputed, base, open_shares)
         for name, view in views.items():

@@ -172,13 +172,9 @@ class BatchLayer:
         """The fifth step; returns the run, and the publication that is in force afterwards."""
         with self._lock():
             run = find_run(self.project.store, token, until_ms)
-            recomputed, path = self._recomputed(run), run.path("reconcile")
-            reconciled = (
-                self.project.store.read_document(path, Reconciliation).views
-                if self.project.store.exists(path)
-                else {}
-            )
-            return run, self._publish(run, recomputed, reconciled)
+            recomputed = self._recomputed(run)
+            done = self.project.store.find_document(run.path("reconcile"), Reconciliation)
+            return run, self._publish(run, recomputed, done.views if done else {})
 
     def covered_by(self, t_ms: int) -> Publication | None:
         """The publication in force if a run up to T has nothing to do, else None.

@@ -257,7 +257,10 @@ class MaterializedAnswers:
                 self._write(view, f"SELECT * FROM {table}")
 
     def _write(self, view: View, answers: str, *, in_order: bool = False) -> None:
-        """Replaces a table. The rows are sorted by key, so that most can be skipped."""
+        """Replaces a table. The rows are sorted by key, so that most can be skipped.
+
+        DuckDB knows the minimum and maximum of each column in each 122,880 rows of a table.
+        """
         order = "" if in_order else f" ORDER BY {_answer_keys(view)}"
         self._connection.execute(
             f"CREATE TABLE _materialized._next AS SELECT * FROM ({answers}){order};"

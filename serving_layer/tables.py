@@ -340,6 +340,7 @@ def put_table(
     """
     try:
         with interruptible():
+            # DuckDB scans a registered table in place, so it is copied into a table of its own.
             database.register("_arriving_table", rows)
             database.execute(
                 f"CREATE SCHEMA IF NOT EXISTS {quoted_duckdb(schema)};"
@@ -382,6 +383,7 @@ def _create_queries(database: duckdb.DuckDBPyConnection, catalog: Catalog) -> No
     Queries can refer to each other and to other layers, so those that do not wait for another one
     are created first.
     """
+    # DuckDB binds the names in a view when the view is created.
     waiting = [(layer, query) for layer in LAYERS for query in catalog.queries]
     while waiting:
         missing: dict[tuple[Layer, Query], str] = {}

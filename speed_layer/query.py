@@ -127,7 +127,9 @@ class StreamQuery:
             self._spark.readStream.format("kafka")
             .options(**KAFKA_OPTIONS)
             .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+            # Unlike `assign`, this also reads partitions that are added later.
             .option("subscribe", topic.name)
+            # Spark ignores these once the checkpoint has a plan.
             .option("startingOffsets", offsets_json(topic.name, start))
             .option("maxOffsetsPerTrigger", str(settings.speed_max_events))
         )

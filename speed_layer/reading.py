@@ -147,6 +147,8 @@ class Reading:
             self._read_again("the log has lost what a micro-batch has read of it")
         commit = _commit(batch_id, written, self._store.clock(), marks)
         failpoint("segment.before-commit")
+        # Not flushed to the disk: after a power cut the log still has the records, and
+        # succession.py begins another generation if a segment is torn.
         self._generations.write_commit(self.generation.name, commit, durable=False)
         failpoint("segment.after-commit")
         self._read = self._read.and_of([commit])

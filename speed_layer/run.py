@@ -48,6 +48,8 @@ SPARK_CONF = {
     # half a million in two views filled the heap.
     "spark.sql.execution.arrow.compression.codec": "zstd",
     "spark.sql.execution.arrow.compression.zstd.level": "1",
+    # Spark keeps the plans of 100 micro-batches and 100 reports of progress by default. A restart
+    # needs the last two plans, and nothing reads the reports.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "2",
 }

@@ -262,7 +262,7 @@ class AlertQuery:
         )
         self._query = writer.start()
         path = layout.alert_state(self.group.name)
-        state = self._store.read_document(path, AlertState) if self._store.exists(path) else None
+        state = self._store.find_document(path, AlertState)
         if state is None or state.generation != generation.number:
             self._note({**generation.read_from, **progress.judged()}, 0)
 

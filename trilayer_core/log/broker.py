@@ -161,6 +161,7 @@ class Log:
         """The topic with this name; None if it does not exist."""
         with broker_errors(self.bootstrap_servers):
             (description,) = self._admin.describe_topics([name])
+        # Kafka's error 3 is UNKNOWN_TOPIC_OR_PARTITION.
         if description["error_code"] == 3 or not description["partitions"]:
             return None
         partitions = tuple(sorted(p["partition_index"] for p in description["partitions"]))

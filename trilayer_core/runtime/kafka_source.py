@@ -18,9 +18,11 @@ KAFKA_OPTIONS = {
     # By default the broker holds a request at the end of a quiet log for half a second, which would
     # delay every micro-batch.
     "kafka.fetch.max.wait.ms": "10",
+    # Records of aborted transactions are no events.
     "kafka.isolation.level": "read_committed",
+    # Otherwise Spark passes over records that retention has deleted.
     "failOnDataLoss": "true",
-    "includeHeaders": "false",
+    "includeHeaders": "false",  # only the master dataset keeps them
 }
 
 

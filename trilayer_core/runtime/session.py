@@ -110,6 +110,7 @@ def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) 
         "spark.driver.memory": f"{memory_mb}m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # No `_SUCCESS` files: manifests say which files count.
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         **_SQL,
         **conf,
@@ -120,6 +121,7 @@ def driver_conf(settings: Settings, *, memory_mb: int, conf: Mapping[str, str]) 
     }
 
 
+# Spark creates this many partitions in a shuffle; adaptive execution merges the small ones again.
 BATCH_CONF = {"spark.sql.shuffle.partitions": "4", "spark.sql.adaptive.enabled": "true"}
 
 

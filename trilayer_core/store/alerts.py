@@ -409,7 +409,7 @@ def sent_alerts(store: Store, topic: str) -> Sent | None:
     """What was read from a topic of alerts; None before anything was."""
     path = layout.sent(topic)
     try:
-        return store.read_document(path, Sent) if store.exists(path) else None
+        return store.find_document(path, Sent)
     except IntegrityError:
         if store.exists(path):
             raise

@@ -186,7 +186,7 @@ class Store:
                 return
             with self._temporary(relative, data, durable) as temporary:
                 os.replace(temporary, self.path(relative))
-            if durable:
+            if durable:  # a rename survives a power cut only once its folder is flushed
                 _sync(os.path.dirname(self.path(relative)))
 
     def create(self, relative: str, data: bytes, *, durable: bool = True) -> bool:
@@ -203,6 +203,8 @@ class Store:
         with self._faults("write", relative):
             with self._temporary(relative, data, durable) as temporary:
                 try:
+                    # Unlike a rename, a link fails if the name exists: of two writers, one creates
+                    # the file.
                     os.link(temporary, self.path(relative))
                 except FileExistsError:
                     return False
@@ -392,6 +394,10 @@ class Store:
             IntegrityError: It is missing or altered.
         """
         return parse_document(self.read(relative), relative, kind)
+
+    def find_document(self, relative: str, kind: type[Document]) -> Document | None:
+        """As `read_document`; None if it does not exist."""
+        return self.read_document(relative, kind) if self.exists(relative) else None
 
     def write_document(self, relative: str, document: object) -> None:
         """Writes or replaces a document with its digest, durably and atomically."""

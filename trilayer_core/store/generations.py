@@ -97,10 +97,10 @@ class Generations:
         None if they can.
         """
         generations = self.all()
-        path = layout.compaction_fault(self.stream, generations[-1].name) if generations else ""
-        if not path or not self._store.exists(path):
+        if not generations:
             return None
-        return self._store.read_document(path, Fault)
+        path = layout.compaction_fault(self.stream, generations[-1].name)
+        return self._store.find_document(path, Fault)
 
     def _record(self, generation: str) -> str:
         return layout.generation_record(self.stream, generation)

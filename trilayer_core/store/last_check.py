@@ -62,10 +62,8 @@ class LastChecks:
 
         None if there was none, or if it can't be read.
         """
-        if not self._store.exists(layout.LOOKED):
-            return None
         try:
-            check = self._store.read_document(layout.LOOKED, LastCheck)
+            check = self._store.find_document(layout.LOOKED, LastCheck)
         except (IntegrityError, StoreError) as error:
             # The version is not affected: the next run that finds nothing new writes this file
             # again.
@@ -76,7 +74,7 @@ class LastChecks:
                 type(error).__name__,
             )
             return None
-        return check if check.version == publication.version else None
+        return check if check and check.version == publication.version else None
 
     def complete_to_ms(self, publication: Publication, latest_ms: int) -> int:
         """The latest T, in ms, before which the publication provably contains every event.

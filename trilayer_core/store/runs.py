@@ -62,8 +62,7 @@ class Runs:
         Raises:
             IntegrityError: Its document is damaged.
         """
-        path = layout.step(token, "cut")
-        return self._store.read_document(path, Run) if self._store.exists(path) else None
+        return self._store.find_document(layout.step(token, "cut"), Run)
 
     def ingest_notes(self, newest: int) -> list[str]:
         """The paths of the notes that `ingest` left in the runs up to the token `newest`."""

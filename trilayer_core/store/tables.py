@@ -64,9 +64,9 @@ def table_content(store: Store, table: Table, most_mb: int) -> pa.Table:
     Raises:
         DefinitionError: It is larger than `most_mb`, or does not fit its schema.
     """
-    record = layout.table_record(table.name, table.digest)
-    if store.exists(record):
-        rows = store.read_table(store.read_document(record, StoredTable).file)
+    stored = store.find_document(layout.table_record(table.name, table.digest), StoredTable)
+    if stored is not None:
+        rows = store.read_table(stored.file)
     else:
         _check_size(table, table.file_bytes, most_mb)
         rows = read_reference(table)
