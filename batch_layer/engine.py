@@ -214,7 +214,7 @@ def batch_spark(settings: Settings, rows: Sequence[Rows] = ()) -> Iterator[Start
                 check_rows(rows, started[0])
             return started[0]
 
-    with driver_at_work("batch_memory_mb"):
+    with driver_at_work("batch.memory_mb"):
         try:
             yield start
         finally:

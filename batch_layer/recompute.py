@@ -97,7 +97,7 @@ def recompute(project: Project, run: Run, engine: Engine) -> Recomputed:
 def _naming(stream: Stream, views: Sequence[View]) -> Iterator[None]:
     """Adds the stream and the views to an error of Spark, which has the failing expression."""
     try:
-        with driver_at_work("batch_memory_mb"):
+        with driver_at_work("batch.memory_mb"):
             yield
     except TrilayerError as error:
         if type(error) is not TrilayerError:

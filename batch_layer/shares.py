@@ -25,7 +25,7 @@ class Shares:
     """An in-memory DuckDB for one reconciliation."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        self._connection, self._store = open_duckdb(settings.serving_memory_mb), store
+        self._connection, self._store = open_duckdb(settings.serving.memory_mb), store
 
     def __enter__(self) -> Shares:
         return self

@@ -31,7 +31,7 @@ EVENTS = 100_000
 IDLE_S = 15.0
 SETTINGS = """
 tick_s = 5
-batch_every_s = 60
+batch.every_s = 60
 [spark_conf]
 "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """

@@ -101,11 +101,18 @@ class Engine:
 
 
 @contextmanager
-def project(catalog: str, **changed: object) -> Iterator[Settings]:
-    """A project with its own broker, in which the topics exist."""
+def project(catalog: str, shorter: Mapping[str, object] = {}, **changed: int) -> Iterator[Settings]:
+    """Yields a project with its own broker, in which the topics exist.
+
+    Args:
+        catalog: The catalog of `alerts_load`.
+        shorter: Settings of shorter times.
+        **changed: Settings of the group `alerts`.
+    """
     named = {"catalog": f"benchmarks.alerts_load:{catalog}"}
     with home() as folder, broker(folder) as shared:
-        settings = shared.model_copy(update=named | changed)
+        alerts = shared.alerts.model_copy(update=changed)
+        settings = shared.model_copy(update={**named, **shorter, "alerts": alerts})
         with Log(settings.bootstrap_servers) as log:
             for stream in CATALOGS[catalog].streams:
                 log.ensure(stream)
@@ -308,7 +315,7 @@ def _steady(
 
 def _short_batches(options: Options) -> Sequence[Figure]:
     """Real-time batches that end often."""
-    with project("LAST_TWO", alerts_boundary_s=BOUNDARY_S) as settings:
+    with project("LAST_TWO", boundary_s=BOUNDARY_S) as settings:
         run = measured(settings, LAST, max(options.measured_s, 3 * BOUNDARY_S))
     return [Figure("alerts, pauses at the end of batches", "s", run.pauses_s, at_most=1)]
 
@@ -432,7 +439,7 @@ def _killed(events: int) -> float:
 def _memory(options: Options) -> Sequence[Figure]:
     """A million keys in the state."""
     keys = options.events(MANY)
-    with project("LAST_TWO", alerts_memory_mb=1024) as settings:
+    with project("LAST_TWO", memory_mb=1024) as settings:
         servers, noted = settings.bootstrap_servers, settings.home / "noted"
         with judging(settings) as engine, reading(servers, OUTPUT, noted) as received:
             sizes = [engine.rss_mib()]
@@ -457,8 +464,9 @@ def _memory(options: Options) -> Sequence[Figure]:
 def _swap(options: Options) -> Sequence[Figure]:
     """A batch run publishes another profile of a million keys."""
     keys = options.events(MANY)
-    changed = {"alerts_boundary_s": 2 * BOUNDARY_S, "alerts_memory_mb": 1536, "tick_s": 1}
-    with project("WITH_PROFILE", **changed, settle_s=0.2) as settings:
+    shorter = {"tick_s": 1, "settle_s": 0.2}
+    changed = {"boundary_s": 2 * BOUNDARY_S, "memory_mb": 1536}
+    with project("WITH_PROFILE", shorter, **changed) as settings:
         servers, noted = settings.bootstrap_servers, settings.home / "noted"
         with _bursting(settings, keys, keys):
             pass

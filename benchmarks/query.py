@@ -175,7 +175,7 @@ def _user(key: int) -> str:
 
 
 def _native(settings: Settings, connection: serving_layer.Connection) -> duckdb.DuckDBPyConnection:
-    database = open_duckdb(settings.serving_memory_mb)
+    database = open_duckdb(settings.serving.memory_mb)
     database.register("answer", connection.sql("FROM by_user").arrow())
     database.execute("CREATE TABLE by_user AS FROM answer")
     database.unregister("answer")

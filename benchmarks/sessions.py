@@ -60,7 +60,7 @@ def measure(options: Options) -> Sequence[Figure]:
         with (
             serving_layer.connect(written.catalog, settings, store) as kept,
             serving_layer.connect(written.catalog, settings, store, keep=False) as on_demand,
-            open_duckdb(settings.serving_memory_mb) as native,
+            open_duckdb(settings.serving.memory_mb) as native,
         ):
             for name, table in (
                 ("panes", pa.concat_tables(parts)),

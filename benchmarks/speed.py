@@ -45,7 +45,7 @@ def measure(options: Options) -> Sequence[Figure]:
     took: dict[str, list[float]] = {name: [] for name in ("limit", *programs)}
     with home() as folder, broker(folder) as settings:
         spark = session(
-            "trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF | FORGET
+            "trilayer-speed", settings, memory_mb=settings.speed.memory_mb, conf=SPARK_CONF | FORGET
         )
         events = write_events(folder / "events.parquet", number)
         say(
@@ -56,8 +56,9 @@ def measure(options: Options) -> Sequence[Figure]:
             # Two rounds warm up the JVM. The first one has enough micro-batches for the JVM to
             # compile the code that plans a micro-batch, as in a speed layer after its first
             # minutes. Its answers are compared.
-            intake = settings.speed_max_events if repeat >= 0 else number // WARM_UP_BATCHES
-            settled = settings.model_copy(update={"speed_max_events": intake})
+            intake = settings.speed.max_events if repeat >= 0 else number // WARM_UP_BATCHES
+            speed = settings.speed.model_copy(update={"max_events": intake})
+            settled = settings.model_copy(update={"speed": speed})
             runs = {"limit": _limit(spark, settled, folder, number)}
             for name, catalog in programs.items():
                 runs[name] = _product(
@@ -93,7 +94,7 @@ def _limit(spark: SparkSession, settings: Settings, folder: Path, number: int) -
         .option("kafka.bootstrap.servers", settings.bootstrap_servers)
         .option("subscribe", SALES.topic)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", str(settings.speed_max_events))
+        .option("maxOffsetsPerTrigger", str(settings.speed.max_events))
         .load()
     )
     writer = _parsed(records).writeStream.format("noop").trigger(processingTime="0 seconds")

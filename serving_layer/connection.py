@@ -213,7 +213,7 @@ class Connection:
             version: A kept publication, as listed by `history`; None for the newest state. All
                 layers then answer as if it were in force: batch as it was published, speed from its
                 cut to the present head, and merged both. It is loaded into a database of its own,
-                of up to `serving_memory_mb`, which is discarded with the snapshot.
+                of up to `serving.memory_mb`, which is discarded with the snapshot.
             relations: What the snapshot has beside the views, as made from its provenance; see
                 `relation`.
 
@@ -326,7 +326,7 @@ class Connection:
                 table, or a list of dicts.
 
         Raises:
-            UsageError: The name is not allowed, the file can't be read, or `serving_memory_mb` is
+            UsageError: The name is not allowed, the file can't be read, or `serving.memory_mb` is
                 too small for it.
         """
         self._check_open()
@@ -419,7 +419,7 @@ class Connection:
             if view.name in missing:
                 continue
             ask = partial(self.sql, digest_sql(view))
-            if difference := compared(view, ask, self._settings.serving_memory_mb, self._store):
+            if difference := compared(view, ask, self._settings.serving.memory_mb, self._store):
                 differences[view.name] = difference
         return differences
 

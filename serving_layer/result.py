@@ -227,14 +227,14 @@ def interruptible() -> Iterator[None]:
     """Raises KeyboardInterrupt in place of the errors that DuckDB makes of Ctrl-C.
 
     Raises:
-        UsageError: `serving_memory_mb` is too small.
+        UsageError: `serving.memory_mb` is too small.
     """
     try:
         yield
     except duckdb.OutOfMemoryException as error:
         # DuckDB's own advice names settings that only it has.
         raise UsageError(
-            f"{str(error).strip().splitlines()[0]}; increase `serving_memory_mb`, which is for the"
+            f"{str(error).strip().splitlines()[0]}; increase `serving.memory_mb`, which is for the"
             " views and for what a query needs beside them, or ask for less at once"
         ) from None
     except duckdb.InterruptException:

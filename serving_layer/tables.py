@@ -288,7 +288,7 @@ def open_database(
         forks: Whether the process forks. The database then has no threads, which a fork would not
             have either, and is not locked down before `detach`.
     """
-    database = open_duckdb(settings.serving_memory_mb, alone=forks)
+    database = open_duckdb(settings.serving.memory_mb, alone=forks)
     tables = Tables(database, catalog, keep=keep)
     database.execute(
         "CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)"

@@ -131,13 +131,13 @@ class StreamQuery:
             .option("subscribe", topic.name)
             # Spark ignores these once the checkpoint has a plan.
             .option("startingOffsets", offsets_json(topic.name, start))
-            .option("maxOffsetsPerTrigger", str(settings.speed_max_events))
+            .option("maxOffsetsPerTrigger", str(settings.speed.max_events))
         )
         writer = reader.load().writeStream.foreachBatch(self._process).queryName(self.stream.name)
         checkpoint = layout.checkpoint(self.stream, generation.name)
         self._query = (
             writer.option("checkpointLocation", store.uri(checkpoint))
-            .trigger(processingTime=f"{settings.speed_trigger_s} seconds")
+            .trigger(processingTime=f"{settings.speed.trigger_s} seconds")
             .start()
         )
         return self._query

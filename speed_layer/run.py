@@ -54,7 +54,7 @@ SPARK_CONF = {
     "spark.sql.streaming.numRecentProgressUpdates": "2",
 }
 
-MEMORY = "speed_memory_mb, or lower speed_max_events"
+MEMORY = "speed.memory_mb, or lower speed.max_events"
 """What to change if the driver's heap was full."""
 
 ORIGIN_CHECK_S = 2.0
@@ -80,7 +80,7 @@ def run_speed(
             for stream in catalog.streams:
                 log.ensure(stream, settings.replication_factor)
         spark = session(
-            "trilayer-speed", settings, memory_mb=settings.speed_memory_mb, conf=SPARK_CONF
+            "trilayer-speed", settings, memory_mb=settings.speed.memory_mb, conf=SPARK_CONF
         )
         stack.callback(spark.stop)
         check_tables(store, catalog.rows, settings.table_max_mb)

@@ -195,13 +195,13 @@ class Succession:
             end, start = checkpoint.end(newest), checkpoint.begin(newest)
         except IntegrityError as error:
             return f"its checkpoint can't be read: {error}"
-        most = self.project.settings.speed_max_events
+        most = self.project.settings.speed.max_events
         events = size(ranges_between(start, end))
         # Spark rounds up each partition's share of the maximum.
         if events <= most + len(end):
             return ""
         return (
-            f"micro-batch {newest} was planned with {events:,} events; speed_max_events is"
+            f"micro-batch {newest} was planned with {events:,} events; speed.max_events is"
             f" {most:,} now"
         )
 

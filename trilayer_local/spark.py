@@ -33,7 +33,7 @@ def start(home: Path, settings: Settings, *, echo: Callable[[str], None]) -> pro
     """
     echo("Starting Spark Connect")
     port = choose_port(None, None)
-    conf = driver_conf(settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF) | {
+    conf = driver_conf(settings, memory_mb=settings.batch.memory_mb, conf=BATCH_CONF) | {
         "spark.master": settings.spark_master,
         "spark.app.name": "trilayer-batch",
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -276,7 +276,8 @@ class Stack:
         settings = self.project.settings
         if self._announced:
             wire, http = self._announced.ports
-            settings = settings.model_copy(update={"serve_port": wire, "serve_http_port": http})
+            ports = {"port": wire, "http_port": http}
+            settings = settings.model_copy(update={"serve": settings.serve | ports})
         return processes.start(
             companion.name,
             trilayer_command(*companion.command, "--ready-file", str(ready)),

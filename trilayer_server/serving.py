@@ -26,6 +26,7 @@ from trilayer_server.http.application import app
 from trilayer_server.http.security import WebAccess
 from trilayer_server.http.store_reader import StoreReader
 from trilayer_server.metrics import Metrics
+from trilayer_server.settings import ServeSettings, serve_settings
 from trilayer_server.sql_error import SqlError
 from trilayer_server.users import Users, is_loopback
 from trilayer_server.verifying import ReaderVerification
@@ -102,8 +103,9 @@ async def serve(
         EnvironmentFault: A port is taken.
     """
     settings = project.settings
-    may = access(settings)
-    check_exposed(settings.serve_host, may)
+    given = serve_settings(settings)
+    may = access(users(settings), given)
+    check_exposed(given.host, may)
     _raise_descriptors()
     ports: dict[str, int] = {}
     taken: dict[str, int] = {}
@@ -112,7 +114,7 @@ async def serve(
         ports[name] = port
         if ports.keys() == _WHO.keys():
             has_users = bool(may.users.all())
-            host, encrypted = _reached_by(settings), may.encrypted
+            host, encrypted = _reached_by(given), may.encrypted
             notes = [
                 f"Port {taken[name]} is taken, so {who} port {ports[name]} instead."
                 for name, who in _WHO.items()
@@ -121,38 +123,38 @@ async def serve(
             ready(Addresses(host, **ports, encrypted=encrypted, has_users=has_users, notes=notes))
 
     def port_of(name: str, wanted: int) -> int:
-        if any_port and _is_taken(settings.serve_host, wanted):
+        if any_port and _is_taken(given.host, wanted):
             taken[name] = wanted
             return 0
         return wanted
 
-    async with Pool(project, limits(settings)) as pool, _in_background(_load(pool)):
+    async with Pool(project, limits(given)) as pool, _in_background(_load(pool)):
         metrics = _metrics(pool)
-        wire = Server(pool, may, settings.serve_host, metrics)
+        wire = Server(pool, may, given.host, metrics)
         verification = ReaderVerification(pool, project, metrics)
         store = StoreReader(project, pool)
         store.differences = verification.differences
         site = app(
             pool,
             store,
-            access=_web_access(may.users, settings),
+            access=_web_access(may.users, given),
             metrics=metrics,
             console=CONSOLE,
         )
         with _quick_garbage_collection(), _first_error():
             async with _in_background(verification.run()), asyncio.TaskGroup() as both:
                 both.create_task(
-                    wire.run(port_of("wire", settings.serve_port), stop, partial(listens, "wire"))
+                    wire.run(port_of("wire", given.port), stop, partial(listens, "wire"))
                 )
                 both.create_task(
                     web.serve(
                         site,
-                        port_of("http", settings.serve_http_port),
+                        port_of("http", given.http_port),
                         stop,
                         partial(listens, "http"),
-                        settings.serve_host,
-                        certificate=settings.serve_certificate,
-                        key=settings.serve_key,
+                        given.host,
+                        certificate=given.certificate,
+                        key=given.key,
                     )
                 )
 
@@ -227,12 +229,12 @@ async def _in_background(work: Coroutine[None, None, None]) -> AsyncIterator[Non
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _reached_by(settings: Settings) -> str:
+def _reached_by(settings: ServeSettings) -> str:
     """A host by which clients reach the server, also if it listens on all addresses."""
     with suppress(ValueError):
-        if ip_address(settings.serve_host).is_unspecified:
-            return next(iter(settings.serve_names), "localhost")
-    return settings.serve_host
+        if ip_address(settings.host).is_unspecified:
+            return next(iter(settings.names), "localhost")
+    return settings.host
 
 
 def _is_taken(host: str, port: int) -> bool:
@@ -244,13 +246,13 @@ def _is_taken(host: str, port: int) -> bool:
         return True
 
 
-def _web_access(accounts: Users, settings: Settings) -> WebAccess:
+def _web_access(accounts: Users, settings: ServeSettings) -> WebAccess:
     """Who may ask by HTTP. Without users, whoever is on this machine may read."""
     return WebAccess(
         accounts.role,
-        hosts=[settings.serve_host, *settings.serve_names],
+        hosts=[settings.host, *settings.names],
         has_users=lambda: bool(accounts.all()),
-        is_exposed=not is_loopback(settings.serve_host),
+        is_exposed=not is_loopback(settings.host),
     )
 
 
@@ -259,37 +261,37 @@ def users(settings: Settings) -> Users:
     return Users(settings.home / USERS)
 
 
-def limits(settings: Settings) -> EngineLimits:
+def limits(settings: ServeSettings) -> EngineLimits:
     """What queries may take. The connections of one address always leave a quarter for others."""
-    most = settings.serve_connections
+    most = settings.connections
     return EngineLimits(
-        workers=settings.serve_workers or EngineLimits.workers,
-        memory_mb=settings.serve_memory_mb,
-        timeout_s=settings.serve_timeout_s,
-        rows=settings.serve_rows,
-        bytes=settings.serve_bytes,
+        workers=settings.workers or EngineLimits.workers,
+        memory_mb=settings.memory_mb,
+        timeout_s=settings.timeout_s,
+        rows=settings.rows,
+        bytes=settings.bytes,
         connections=most,
-        client_connections=min(settings.serve_connections_each, most_each(most)),
+        client_connections=min(settings.connections_each, most_each(most)),
     )
 
 
-def access(settings: Settings) -> Access:
+def access(users: Users, settings: ServeSettings) -> Access:
     """Who may connect. Where there is a certificate, every client must encrypt.
 
     Raises:
         SettingsError: The certificate or its key can't be read, or one of both is missing.
     """
-    certificate, key = settings.serve_certificate, settings.serve_key
+    certificate, key = settings.certificate, settings.key
     if certificate is None or key is None:
         if certificate is not key:
-            raise SettingsError("serve_certificate and serve_key must be set together; got one")
-        return Access(users(settings))
+            raise SettingsError("serve.certificate and serve.key must be set together; got one")
+        return Access(users)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         tls.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise SettingsError(
-            f"serve_certificate and serve_key must be a certificate and its key in PEM; got"
+            f"serve.certificate and serve.key must be a certificate and its key in PEM; got"
             f" {certificate} and {key}: {error}"
         ) from None
-    return Access(users(settings), tls, encrypted=True)
+    return Access(users, tls, encrypted=True)

@@ -32,6 +32,7 @@ from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.query import Query
 from trilayer_server.engine.worker_process import chunks_of
 from trilayer_server.metrics import Metrics
+from trilayer_server.settings import serve_settings
 from trilayer_server.sql_error import SqlError
 
 logger = logging.getLogger("trilayer_server")
@@ -75,7 +76,7 @@ class ReaderVerification:
             await self._recomputing.end()
 
     async def _run(self) -> None:
-        share = self._project.settings.serve_verify_share
+        share = serve_settings(self._project.settings).verify_share
         reported: dict[str, str] = {}
         for view in itertools.cycle(self._project.catalog.views if share else ()):
             begun = time.monotonic()
@@ -190,7 +191,7 @@ def main() -> None:
 
 
 def _reply(project: Project, name: str, held: Digest, at: Provenance) -> dict[str, str | None]:
-    view, memory_mb = project.catalog.view(name), project.settings.serving_memory_mb
+    view, memory_mb = project.catalog.view(name), project.settings.serving.memory_mb
     try:
         fresh = fresh_digest(view, at, held.asked_us, memory_mb, project.store)
         difference = held.difference(fresh)

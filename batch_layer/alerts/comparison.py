@@ -67,7 +67,7 @@ def reconcile_alerts(
                 recorded = generations.of(alert.name, alert.fingerprint)
                 reasons = _Reasons(alert, group, recomputed, recorded, starts)
                 try:
-                    with open_duckdb(project.settings.serving_memory_mb) as duck:
+                    with open_duckdb(project.settings.serving.memory_mb) as duck:
                         compared = _compare(duck, reasons, recomputed, history, store)
                 except CoverageError as error:
                     compared = ReconciledAlert(not_compared=str(error))

@@ -80,7 +80,7 @@ SCHEDULED = 2
 _SETTINGS = {
     "tick_s": 5,
     "settle_s": 1.0,
-    "batch_every_s": 60,
+    "batch": {"every_s": 60},
     # Such short runs mostly compile; using only the quick compiler halves their time.
     "spark_conf": {
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"

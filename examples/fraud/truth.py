@@ -217,12 +217,14 @@ demo = Demo(
     },
     rate=100,
     settings={
-        # A real system looks back further, and an alert is withdrawn for a want of memory only if
-        # a card was quiet for longer. Here nothing that was sent before is known at first.
-        "alerts_horizon_s": 0,
-        # A publication changes what alerts know at the end of such a batch. That pauses them for
-        # about a second, and is done rarely if it matters.
-        "alerts_boundary_s": 20,
+        "alerts": {
+            # A real system looks back further, and an alert is withdrawn for a want of memory only
+            # if a card was quiet for longer. Here nothing was sent before.
+            "horizon_s": 0,
+            # A publication changes the state of alerts at the end of such a batch. That pauses them
+            # for about a second, and is done rarely if it matters.
+            "boundary_s": 20,
+        },
     },
 )
 

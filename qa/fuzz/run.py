@@ -110,16 +110,16 @@ class Served:
             "catalog = Catalog(views=[BY_MINUTE])\n"
         )
         tls = certificate and {
-            "serve_certificate": str(certificate / "cert.pem"),
-            "serve_key": str(certificate / "key.pem"),
+            "serve.certificate": str(certificate / "cert.pem"),
+            "serve.key": str(certificate / "key.pem"),
         }
         settings = {
             "catalog": "definitions:catalog",
             "store": str(store),
             "home": str(folder / "home"),
-            "serve_workers": WORKERS,
-            "serve_memory_mb": MEMORY_MB,
-            "serve_timeout_s": TIMEOUT_S,
+            "serve.workers": WORKERS,
+            "serve.memory_mb": MEMORY_MB,
+            "serve.timeout_s": TIMEOUT_S,
             **(tls or {}),
         }
         (folder / "trilayer.toml").write_text(

@@ -257,7 +257,7 @@ class AlertQuery:
             .outputMode("update")
             .option("checkpointLocation", self._store.uri(progress.path))
             .trigger(  # type: ignore[call-overload]  # the declared overloads lack this one
-                realTime=f"{self._settings.alerts_boundary_s} seconds"
+                realTime=f"{self._settings.alerts.boundary_s} seconds"
             )
         )
         self._query = writer.start()

@@ -59,7 +59,7 @@ ANOTHER_PARTITION = "you must specify all TopicPartitions"
 REFUSED_S = 1.0
 """How long other tasks are waited for then, in seconds."""
 
-MEMORY = "alerts_memory_mb"
+MEMORY = "alerts.memory_mb"
 """The setting to increase if the driver's heap was full."""
 
 POLL_S = 0.1
@@ -193,7 +193,7 @@ def _session(settings: Settings, slots: int) -> SparkSession:
     return session(
         "trilayer-alerts",
         settings,
-        memory_mb=settings.alerts_memory_mb,
+        memory_mb=settings.alerts.memory_mb,
         conf=SPARK_CONF,
     )
 

@@ -243,7 +243,7 @@ class AlertSuccession:
             if self.store.exists(path)
             else self.store.clock()
         )
-        since_ms = judged_ms - self.settings.alerts_horizon_s * 1000
+        since_ms = judged_ms - self.settings.alerts.horizon_s * 1000
         index, _ = self.log.index(self.topic, since_ms)
         beginning = self.log.beginning(self.topic)
         horizons = {}
@@ -295,6 +295,6 @@ class AlertSuccession:
             return ""
         if generation.version is None:
             return f"version {published.version} remembers earlier events"
-        if keys > self.settings.alerts_state_max:
+        if keys > self.settings.alerts.state_max:
             return f"its state has {keys:,} keys, and version {published.version} remembers them"
         return ""

@@ -45,7 +45,7 @@ def test_nested_names_keep_their_spelling(broker, store, spark, new_topic):
     key = ("01234", "01234", "A")
     once = {key: {"n": 1, "paid": Decimal("5.00"), "floor": 3}}
     twice = {key: {"n": 2, "paid": Decimal("10.00"), "floor": 3}}
-    settings = quick(broker.bootstrap, serve_port=0, serve_http_port=0)
+    settings = quick(broker.bootstrap, serve={"port": 0, "http_port": 0})
     with Pipeline(catalog, settings, store, spark) as pipeline:
         pipeline.produce([(0, value)])
         pipeline.catch_up()

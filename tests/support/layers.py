@@ -200,5 +200,5 @@ def quick(bootstrap_servers: str, **more: Any) -> Settings:
     """Settings for tests: ticks of a second, cuts settled at once."""
     return Settings(
         bootstrap_servers=bootstrap_servers,
-        **({"tick_s": 1, "settle_s": 0.1, "speed_trigger_s": 0.0} | more),
+        **({"tick_s": 1, "settle_s": 0.1} | more),
     )

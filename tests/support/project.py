@@ -84,8 +84,8 @@ class Project:
             "spark_remote": spark_remote,
             "tick_s": 1,
             "settle_s": 0.2,
-            "batch_memory_mb": 512,
-            "speed_memory_mb": 512,
+            "batch.memory_mb": 512,
+            "speed.memory_mb": 512,
         } | settings
         lines = [
             f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None

@@ -48,8 +48,8 @@ catalog = "shop:catalog"
 jars = "jars"
 class_archive = false
 tick_s = 1
-serve_port = 0
-serve_http_port = 0
+serve.port = 0
+serve.http_port = 0
 """
 
 

@@ -158,8 +158,8 @@ class Project:
             spark_conf=SPARK_CONF | {"spark.executor.extraJavaOptions": with_archive()},
             tick_s=1,
             settle_s=0.2,
-            batch_memory_mb=512,
-            speed_memory_mb=512,
+            batch={"memory_mb": 512},
+            speed={"memory_mb": 512},
         )
         self._machines, self._sent = machines, 0
         self._flights = folder / "flights.parquet"

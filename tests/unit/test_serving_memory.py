@@ -19,6 +19,8 @@ VIEW = View(
     "by_user", source=STREAM, key=["user"], aggregates={"n": count(), "items": sum_("quantity")}
 )
 
+SMALL = Settings(serving={"memory_mb": 64})
+
 
 def partials(value, first=0, rows=ROWS):
     """`rows` keys from the number `first` on, each of which has the same partials."""
@@ -132,9 +134,9 @@ LARGE = {
 @pytest.mark.parametrize("ask", LARGE)
 def test_too_little_memory_names_its_setting(written, store, ask):
     written.publish(partials(1), 1, 60_000)
-    with serving_layer.connect(written.catalog, Settings(serving_memory_mb=64), store) as small:
+    with serving_layer.connect(written.catalog, SMALL, store) as small:
         assert small.sql("SELECT count(*) FROM by_user").rows() == [(ROWS,)]
-        with pytest.raises(UsageError, match=r"Out of Memory.*; increase `serving_memory_mb`"):
+        with pytest.raises(UsageError, match=r"Out of Memory.*; increase `serving.memory_mb`"):
             LARGE[ask](small)
         assert small.sql("SELECT count(*) FROM by_user").rows() == [(ROWS,)]
 
@@ -142,7 +144,7 @@ def test_too_little_memory_names_its_setting(written, store, ask):
 def test_views_that_need_more_memory_name_the_setting(written, store):
     written.publish(partials(1, rows=ROWS * 10), 1, 60_000)
     with (
-        serving_layer.connect(written.catalog, Settings(serving_memory_mb=64), store) as small,
-        pytest.raises(UsageError, match="increase `serving_memory_mb`"),
+        serving_layer.connect(written.catalog, SMALL, store) as small,
+        pytest.raises(UsageError, match=r"increase `serving.memory_mb`"),
     ):
         small.sql("SELECT count(*) FROM by_user")

@@ -47,7 +47,7 @@ def run_failed(context: Any) -> None:
         limit = context["dag"].dagrun_timeout
         notify(
             "failed",
-            f"{context['dag'].dag_id}: a run has not ended within {limit} (batch_timeout_s), so"
+            f"{context['dag'].dag_id}: a run has not ended within {limit} (batch.timeout_s), so"
             " Airflow has ended it",
             context,
         )

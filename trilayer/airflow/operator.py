@@ -131,7 +131,7 @@ class TrilayerOperator(BaseOperator):
         if self.sink:
             arguments += ["--sink", self.sink]
         self.log.info("trilayer %s", shlex.join(arguments))
-        command = shlex.split(load_settings().batch_command) or trilayer_command()
+        command = shlex.split(load_settings().batch.command) or trilayer_command()
         began = time.monotonic()
         tail: deque[str] = deque(maxlen=1)
         # The answer goes to a file. With a second pipe that is read after the first, the command
@@ -156,7 +156,7 @@ class TrilayerOperator(BaseOperator):
             except AirflowTaskTimeout:
                 raise AirflowTaskTimeout(
                     f"trilayer {shlex.join(arguments)} took longer than {self.execution_timeout},"
-                    " and was ended, which changes no answer; increase batch_task_timeout_s if it"
+                    " and was ended, which changes no answer; increase batch.task_timeout_s if it"
                     " needs more time"
                 ) from None
             file.seek(0)

@@ -29,7 +29,7 @@ class Scheduling:
     def runs(self) -> Mapping[str, Any]:
         """The arguments of every DAG: what can hang ends, and is reported."""
         return {
-            "dagrun_timeout": timedelta(seconds=self.settings.batch_timeout_s),
+            "dagrun_timeout": timedelta(seconds=self.settings.batch.timeout_s),
             "on_failure_callback": run_failed,
         }
 
@@ -38,7 +38,7 @@ class Scheduling:
         """The default arguments of every DAG's tasks."""
         return {
             "owner": self.settings.airflow_owner,
-            "execution_timeout": timedelta(seconds=self.settings.batch_task_timeout_s),
+            "execution_timeout": timedelta(seconds=self.settings.batch.task_timeout_s),
             "on_failure_callback": task_failed,
         }
 
@@ -88,11 +88,11 @@ class ScheduledProject(Scheduling):
 
     @property
     def every(self) -> CronDataIntervalTimetable:
-        """A timetable with data intervals of `batch_every_s`, aligned to the clock in UTC.
+        """A timetable with data intervals of `batch.every_s`, aligned to the clock in UTC.
 
         A run's data_interval_end is T.
         """
-        minutes = self.settings.batch_every_s // 60
+        minutes = self.settings.batch.every_s // 60
         cron = f"*/{minutes} * * * *" if minutes < 60 else f"0 */{minutes // 60} * * *"
         return CronDataIntervalTimetable("0 0 * * *" if minutes == 24 * 60 else cron, "UTC")
 
@@ -110,7 +110,7 @@ class ScheduledProject(Scheduling):
         `late_after` intervals. It is counted from the run's creation, because the interval of a
         backfill is long past. `tell` then asks what is in force.
         """
-        every_s = self.settings.batch_every_s
+        every_s = self.settings.batch.every_s
         return DeadlineAlert(
             name=f"the cut lags by more than {self.settings.late_after} intervals",
             reference=DeadlineReference.DAGRUN_QUEUED_AT,

@@ -29,7 +29,7 @@ def status(
 ) -> None:
     """Shows the status of streams, views and processes."""
     p = project()
-    standing, batch_every_s = project_status(p), p.settings.batch_every_s
+    standing, batch_every_s = project_status(p), p.settings.batch.every_s
     if as_json:
         print_json(asdict(standing))
         return

@@ -288,7 +288,7 @@ def _alerts(p: Project, running: Sequence[Any]) -> dict[str, AlertStatus]:
             )
             of_it = state if state and judging and state.generation == judging.number else None
             if of_it and started_ms and not note:
-                note = stalled(of_it, started_ms, now_ms(), p.settings.alerts_boundary_s)
+                note = stalled(of_it, started_ms, now_ms(), p.settings.alerts.boundary_s)
             found[alert.name] = AlertStatus(
                 stream=alert.source.name,
                 topic=alert.topic,

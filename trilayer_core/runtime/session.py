@@ -143,7 +143,7 @@ def batch_session(settings: Settings) -> SparkSession:
     remote = settings.spark_remote or _remote_of_stack(settings)
     if not remote:
         return session(
-            "trilayer-batch", settings, memory_mb=settings.batch_memory_mb, conf=BATCH_CONF
+            "trilayer-batch", settings, memory_mb=settings.batch.memory_mb, conf=BATCH_CONF
         )
     from pyspark.sql.connect.client.retries import DefaultPolicy
 

@@ -1,27 +1,34 @@
 """The settings, from `trilayer.toml` in the working directory and from `TRILAYER_*` variables.
 
-A variable takes precedence over the file.
+A variable takes precedence over the file. Some settings form groups: `batch.every_s` in the file is
+the variable `TRILAYER_BATCH_EVERY_S`.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
+    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -32,6 +39,8 @@ from pydantic_settings import SettingsError as NoJSONError
 
 from trilayer_core.errors import SettingsError, did_you_mean
 from trilayer_core.runtime.spark_options import checked
+
+logger = logging.getLogger("trilayer.settings")
 
 FILE = "trilayer.toml"
 BROKER_ADDRESS = "broker-address"
@@ -53,7 +62,7 @@ class _File(TomlConfigSettingsSource):
     """
 
     def __call__(self) -> dict[str, Any]:
-        values = super().__call__()
+        values = _grouped(super().__call__())
         for name, value in values.items():
             field = self.settings_cls.model_fields.get(name)
             if field is not None and field.annotation is not None:
@@ -63,15 +72,112 @@ class _File(TomlConfigSettingsSource):
                 except ValidationError as errors:
                     for error in errors.errors():
                         if error["type"] != "value_error":  # one of a validator comes again
-                            in_table = isinstance(value, dict)  # whose other values may be secret
-                            loc, wrong = (error["loc"], error["input"]) if in_table else ((), value)
-                            text = _describe((name, *loc), error["msg"], wrong)
+                            error["loc"] = (name, *error["loc"])
+                            if not isinstance(value, dict):  # whose other values may be secret
+                                error |= {"loc": (name,), "input": value}
+                            text = _describe(error, names(Settings))
                             raise SettingsError(text) from None
         return values
 
 
+def _grouped(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of the file, those in groups that have the old names of a version ago."""
+    grouped, renamed = dict(values), []
+    for name in values:
+        group, _, setting = name.partition("_")
+        if name not in Settings.model_fields and group in GROUPS:
+            grouped[group] = {setting: grouped.pop(name), **grouped.get(group, {})}
+            renamed.append(f"{group}.{setting} in place of {name}")
+    if renamed:
+        _warn(f"{FILE} must use the new names of settings; write {', '.join(renamed)}")
+    return grouped
+
+
+@cache
+def _warn(text: str) -> None:
+    """Logs a warning once in this process."""
+    logger.warning(text)
+
+
 def _json(value: object) -> str:
     return json.dumps(value, default=str)  # TOML's dates are text, which no setting is
+
+
+class Group(BaseModel):
+    """Settings of one part of trilayer: a table of the file, or names with a dot."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BatchSettings(Group):
+    """Settings of batch runs."""
+
+    every_s: int = Field(
+        600, ge=60, description="length of a scheduled batch run's data interval, whose end is T"
+    )
+    command: str = Field(
+        "",
+        description=(
+            "command that runs `trilayer` in a scheduled task, such as spark-submit; empty: this"
+            " Python"
+        ),
+    )
+    timeout_s: int = Field(
+        12 * 3600, ge=60, description="time after which Airflow ends a batch run that has not ended"
+    )
+    task_timeout_s: int = Field(
+        6 * 3600, ge=60, description="time after which Airflow ends one task of a batch run"
+    )
+    memory_mb: int = Field(1024, ge=512, description="heap of the batch layer's Spark driver")
+
+    @field_validator("every_s")
+    @classmethod
+    def _interval_is_a_cron(cls, seconds: int) -> int:
+        if seconds % 60 or (3600 % seconds and (seconds % 3600 or 86_400 % seconds)):
+            raise ValueError("must be minutes that divide an hour, or hours that divide a day")
+        return seconds
+
+
+class SpeedSettings(Group):
+    """Settings of the speed layer."""
+
+    trigger_s: float = Field(0.0, ge=0, description="minimum time between two micro-batches")
+    max_events: int = Field(
+        1_000_000, ge=1, description="maximum number of events in a micro-batch: backpressure"
+    )
+    memory_mb: int = Field(640, ge=384, description="heap of the speed layer's Spark driver")
+
+
+class AlertsSettings(Group):
+    """Settings of the process of alerts."""
+
+    boundary_s: int = Field(
+        600,
+        ge=5,
+        description=(
+            "length of a real-time batch of alerts: at its end alerts pause for about a second and"
+            " their progress is committed; after a crash this much is evaluated again"
+        ),
+    )
+    horizon_s: int = Field(
+        3600,
+        ge=0,
+        description="how far back earlier events are read if no publication has stored them",
+    )
+    state_max: int = Field(
+        1_000_000,
+        ge=1,
+        description="number of keys in the state of alerts above which it is rebuilt",
+    )
+    memory_mb: int = Field(
+        640, ge=384, description="heap of the Spark driver that evaluates alerts"
+    )
+
+
+class ServingSettings(Group):
+    """Settings of the serving layer."""
+
+    memory_mb: int = Field(2048, ge=64, description="memory limit of a DuckDB connection")
 
 
 class Settings(BaseSettings):
@@ -80,7 +186,14 @@ class Settings(BaseSettings):
     Relative paths are relative to the working directory.
     """
 
-    model_config = SettingsConfigDict(env_prefix="TRILAYER_", extra="forbid", frozen=True)
+    # One underscore divides a variable once: TRILAYER_BATCH_EVERY_S is `every_s` of `batch`.
+    model_config = SettingsConfigDict(
+        env_prefix="TRILAYER_",
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+        extra="forbid",
+        frozen=True,
+    )
 
     catalog: str = Field("examples.flights:catalog", description="the catalog, as module:attribute")
     store: str = Field(".trilayer/store", min_length=1, description="folder or URI of the store")
@@ -106,25 +219,9 @@ class Settings(BaseSettings):
         "warn", description="what a run does if batch and speed differ"
     )
     keep_versions: int = Field(5, ge=2, description="publications kept for rollback")
-    batch_every_s: int = Field(
-        600, ge=60, description="length of a scheduled batch run's data interval, whose end is T"
-    )
     full_at: str = Field("03:30", description="time of day, UTC, of the nightly full recompute")
     late_after: int = Field(
         2, ge=1, description="intervals by which the cut in force may lag before the batch is late"
-    )
-    batch_command: str = Field(
-        "",
-        description=(
-            "command that runs `trilayer` in a scheduled task, such as spark-submit; empty: this"
-            " Python"
-        ),
-    )
-    batch_timeout_s: int = Field(
-        12 * 3600, ge=60, description="time after which Airflow ends a batch run that has not ended"
-    )
-    batch_task_timeout_s: int = Field(
-        6 * 3600, ge=60, description="time after which Airflow ends one task of a batch run"
     )
     notify: list[str | dict[str, Any]] = Field(
         default_factory=list,
@@ -171,8 +268,6 @@ class Settings(BaseSettings):
             " for a user, and sessions use it"
         ),
     )
-    batch_memory_mb: int = Field(1024, ge=512, description="heap of the batch layer's Spark driver")
-    speed_memory_mb: int = Field(640, ge=384, description="heap of the speed layer's Spark driver")
     broker_memory_mb: int = Field(384, ge=256, description="heap of the embedded broker")
     airflow_port: int = Field(
         0, ge=0, le=65535, description="port of the local stack's Airflow; 0: a free one"
@@ -180,84 +275,17 @@ class Settings(BaseSettings):
     table_max_mb: int = Field(
         64, ge=1, description="maximum size of a reference table, in its file and in memory"
     )
-    serving_memory_mb: int = Field(2048, ge=64, description="memory limit of a DuckDB connection")
-
-    serve_host: str = Field(
-        "127.0.0.1",
-        description=(
-            "address on which `trilayer serve` listens; an address that other machines can reach"
-            " needs users and a certificate"
-        ),
-    )
-    serve_names: list[str] = Field(
-        default_factory=list,
-        description="host names of the server for HTTP clients, besides localhost and serve_host",
-    )
-    serve_port: int = Field(
-        5433, ge=0, le=65535, description="port for clients of PostgreSQL; 0: a free one"
-    )
-    serve_http_port: int = Field(
-        8433, ge=0, le=65535, description="port of HTTP and the console; 0: a free one"
-    )
-    serve_certificate: Path | None = Field(
-        None, description="the server's certificate chain, in PEM; empty: no encryption"
-    )
-    serve_key: Path | None = Field(None, description="the certificate's private key, in PEM")
-    serve_workers: int = Field(
-        0, ge=0, description="queries at the same time; 0: eight for each processor"
-    )
-    serve_memory_mb: int = Field(
-        1024, ge=128, description="memory that a query may use, in addition to the views"
-    )
-    serve_timeout_s: float = Field(
-        300.0, gt=0, description="time limit for the first or the next rows of an answer"
-    )
-    serve_rows: int = Field(0, ge=0, description="maximum rows of an answer; 0: no limit")
-    serve_bytes: int = Field(0, ge=0, description="maximum bytes of an answer; 0: no limit")
-    serve_connections: int = Field(
-        500, ge=1, description="maximum number of connected PostgreSQL clients"
-    )
-    serve_connections_each: int = Field(
-        300, ge=1, description="maximum number of them from the same address"
-    )
-
-    serve_verify_share: float = Field(
-        0.01,
-        ge=0,
-        le=1,
-        description=(
-            "share of its time that the server spends on comparing its answers with newly"
-            " computed ones; 0: none"
-        ),
-    )
-
-    speed_trigger_s: float = Field(0.0, ge=0, description="minimum time between two micro-batches")
-    speed_max_events: int = Field(
-        1_000_000, ge=1, description="maximum number of events in a micro-batch: backpressure"
-    )
-    alerts_boundary_s: int = Field(
-        600,
-        ge=5,
-        description=(
-            "length of a real-time batch of alerts: at its end alerts pause for about a second and"
-            " their progress is committed; after a crash this much is evaluated again"
-        ),
-    )
-    alerts_horizon_s: int = Field(
-        3600,
-        ge=0,
-        description="how far back earlier events are read if no publication has stored them",
-    )
-    alerts_state_max: int = Field(
-        1_000_000,
-        ge=1,
-        description="number of keys in the state of alerts above which it is rebuilt",
-    )
-    alerts_memory_mb: int = Field(
-        640, ge=384, description="heap of the Spark driver that evaluates alerts"
-    )
     compact_after: int = Field(
         24, ge=2, description="number of commits of similar size that are compacted into one"
+    )
+
+    batch: BatchSettings = BatchSettings()
+    speed: SpeedSettings = SpeedSettings()
+    alerts: AlertsSettings = AlertsSettings()
+    serving: ServingSettings = ServingSettings()
+    # A bare dict: only then are variables such as TRILAYER_SERVE_NAMES parsed as JSON.
+    serve: dict = Field(
+        default_factory=dict, description="settings of the server, which its package validates"
     )
 
     @field_validator("tick_s")
@@ -273,13 +301,6 @@ class Settings(BaseSettings):
         if home.exists() and not home.is_dir():
             raise ValueError("must be a folder or not exist yet; is a file")
         return home
-
-    @field_validator("batch_every_s")
-    @classmethod
-    def _interval_is_a_cron(cls, seconds: int) -> int:
-        if seconds % 60 or (3600 % seconds and (seconds % 3600 or 86_400 % seconds)):
-            raise ValueError("must be minutes that divide an hour, or hours that divide a day")
-        return seconds
 
     @field_validator("notify")
     @classmethod
@@ -323,10 +344,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _ticks_divide_the_interval(self) -> Settings:
-        if self.batch_every_s % self.tick_s:
+        if self.batch.every_s % self.tick_s:
             raise ValueError(
-                "batch_every_s must be a multiple of tick_s, because cuts are made at ticks; got"
-                f" {self.batch_every_s} and {self.tick_s}"
+                "batch.every_s must be a multiple of tick_s, because cuts are made at ticks; got"
+                f" {self.batch.every_s} and {self.tick_s}"
             )
         return self
 
@@ -360,18 +381,24 @@ class Settings(BaseSettings):
     @property
     def late_after_s(self) -> int:
         """The lag of the cut in force, in seconds, above which the batch is late."""
-        return self.late_after * self.batch_every_s
+        return self.late_after * self.batch.every_s
 
     def environment(self) -> dict[str, str]:
         """These settings as `TRILAYER_*` variables, for a process with the same settings."""
         # Defaults are included, because the other process may find a file with other values.
         values = self.model_dump(mode="json", exclude_none=True)
+        for group in GROUPS:
+            values |= {f"{group}_{name}": value for name, value in values.pop(group).items()}
         return {
             f"TRILAYER_{name.upper()}": str(value)
             if isinstance(value, str | int | float)
             else json.dumps(value)
             for name, value in values.items()
         }
+
+
+GROUPS = ("batch", "speed", "alerts", "serving", "serve")
+"""The settings that are groups."""
 
 
 def load_settings(**overrides: object) -> Settings:
@@ -384,27 +411,26 @@ def load_settings(**overrides: object) -> Settings:
         SettingsError: A setting is unknown or invalid. The message names it, where it was set, and
             what it must be.
     """
-    unknown = [
-        name
-        for name in os.environ
-        if name.startswith("TRILAYER_") and _field(name) not in Settings.model_fields
-    ]
-    for name in unknown:
-        if name not in ("TRILAYER_FAILPOINT", "TRILAYER_PROCESS"):
-            variables = [f"TRILAYER_{field.upper()}" for field in Settings.model_fields]
+    for variable in os.environ:
+        name = variable.removeprefix("TRILAYER_").lower()
+        if (
+            variable.startswith("TRILAYER_")
+            and name not in ("failpoint", "process", *Settings.model_fields)
+            and name.partition("_")[0] not in GROUPS
+        ):
+            variables = [_variable(setting) for setting in names(Settings)]
             raise SettingsError(
-                f"variable {name} must be one of trilayer's settings{did_you_mean(name, variables)}"
+                f"variable {variable} must be one of trilayer's settings"
+                f"{did_you_mean(variable, variables)}"
             )
     try:
         settings = Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks what mypy can't know
     except ValidationError as error:
-        raise SettingsError(
-            "; ".join(_describe(e["loc"], e["msg"], e.get("input")) for e in error.errors())
-        ) from None
+        raise invalid(error, Settings) from None
     except NoJSONError as error:  # of a setting that is a list or a table
         name = re.findall(r'"(\w+)"', str(error))[0]
         kind = "object" if Settings.model_fields[name].default_factory is dict else "array"
-        variable = f"TRILAYER_{name.upper()}"
+        variable = _variable(name)
         raise SettingsError(
             f"variable {variable} must be a JSON {kind}; got {os.environ.get(variable)!r}"
         ) from None
@@ -430,8 +456,26 @@ def settings_folder() -> Path | None:
     return next((folder for folder in [here, *here.parents] if (folder / FILE).is_file()), None)
 
 
-def _field(variable: str) -> str:
-    return variable.removeprefix("TRILAYER_").lower()
+def invalid(error: ValidationError, model: type[BaseModel], *group: str) -> SettingsError:
+    """Returns the error for invalid settings of a model, which is that of a group or of all."""
+    valid = names(model, *group)
+    return SettingsError(
+        "; ".join(_describe(e | {"loc": (*group, *e["loc"])}, valid) for e in error.errors())
+    )
+
+
+def names(model: type[BaseModel], *group: str) -> list[str]:
+    """Returns the names of a model's settings, those in a group with a dot."""
+    listed: list[str] = []
+    for name, field in model.model_fields.items():
+        inner = field.default
+        is_group = isinstance(inner, Group)
+        listed += names(type(inner), name) if is_group else [".".join((*group, name))]
+    return listed
+
+
+def _variable(name: str) -> str:
+    return f"TRILAYER_{name.upper().replace('.', '_')}"
 
 
 def _is_address(text: str) -> bool:
@@ -440,19 +484,22 @@ def _is_address(text: str) -> bool:
     return parts is not None and 0 < int(parts[1]) < 65536
 
 
-def _describe(loc: tuple[int | str, ...], message: str, value: object) -> str:
-    message = message.removeprefix("Value error, ")
-    if not loc and isinstance(value, dict):  # about several settings, which the message names
-        return f"{' and '.join(_where(name) for name in value if name in message)}: {message}"
+def _describe(error: ErrorDetails, valid: list[str]) -> str:
+    loc, value = error["loc"], error.get("input")
+    message = error["msg"].removeprefix("Value error, ")
+    if not loc:  # about several settings, which the message names
+        given = {*value, *(f"{group}.{name}" for group in GROUPS for name in value.get(group, ()))}
+        wrong = [_where(name) for name in valid if name in given and name in message]
+        return f"{' and '.join(wrong)}: {message}"
     name = ".".join(map(str, loc)).removesuffix(".[key]")
     where = _where(name)
-    if message.startswith("Extra inputs") and isinstance(value, dict):
-        return f"[{name}] in {FILE} is no setting; write the settings without a [table]"
-    if message.startswith("Extra inputs"):
-        return f"{where} is not a setting{did_you_mean(name, Settings.model_fields)}"
+    if error["type"] == "extra_forbidden":
+        return f"{where} is not a setting{did_you_mean(name, valid)}"
     return f"{where}: {message[0].lower()}{message[1:]}; got {value!r}"
 
 
 def _where(name: str) -> str:
-    variable = f"TRILAYER_{name.partition('.')[0].upper()}"
-    return f"variable {variable}" if variable in os.environ else f"{name!r} in {FILE}"
+    group, _, rest = name.partition(".")
+    variables = (_variable(group), _variable(f"{group}.{rest.partition('.')[0]}"))
+    variable = next((variable for variable in variables if variable in os.environ), None)
+    return f"variable {variable}" if variable else f"{name!r} in {FILE}"

@@ -50,7 +50,7 @@ def _announce(stack: Stack) -> None:
             out.print(note, soft_wrap=True)
     if airflow:
         out.print(f"Airflow       {airflow.url}   user {airflow.user}, password {airflow.password}")
-        every_min = p.settings.batch_every_s // 60
+        every_min = p.settings.batch.every_s // 60
         out.print(
             f"batch layer   DAG lambda_batch, every {every_min} min; the others are paused"
             " until you start them"

@@ -58,14 +58,14 @@ def check_memory(p: Subject) -> Iterator[str]:
     """Checks that there is enough memory for a batch run."""
     s = p.settings
     # In addition to its heap a Spark driver takes about 350 MiB in the JVM and 200 MiB in Python.
-    needed = s.batch_memory_mb + s.speed_memory_mb + 1100 + s.broker_memory_mb
-    needed += s.alerts_memory_mb + 550 if _has_alerts(p) else 0
+    needed = s.batch.memory_mb + s.speed.memory_mb + 1100 + s.broker_memory_mb
+    needed += s.alerts.memory_mb + 550 if _has_alerts(p) else 0
     used = sum(
         processes.memory_mib(process.pid) for process in processes.list_running(s.home.resolve())
     )
     still = max(needed - used, 0)
     free = psutil.virtual_memory().available >> 20
-    advice = "lower batch_memory_mb and speed_memory_mb, or end other programs"
+    advice = "lower batch.memory_mb and speed.memory_mb, or end other programs"
     if free < still // 2:
         raise EnvironmentFault(
             f"free memory must be {still} MiB for broker, speed layer and a batch run; got {free}"

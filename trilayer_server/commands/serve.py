@@ -39,9 +39,9 @@ def serve(
 ) -> None:
     """Answers SQL clients and browsers, until Ctrl-C."""
     loaded = project()
-    given = {"serve_port": port, "serve_http_port": http_port, "serve_host": host}
-    changed = {name: value for name, value in given.items() if value is not None}
-    settings = loaded.settings.model_copy(update=changed)
+    options = {"port": port, "http_port": http_port, "host": host}
+    chosen = {name: value for name, value in options.items() if value is not None}
+    settings = loaded.settings.model_copy(update={"serve": loaded.settings.serve | chosen})
     served = Project(settings, loaded.catalog, loaded.store)
     asyncio.run(_run(served, any_port=any_port, ready_file=ready_file))
 

@@ -111,7 +111,7 @@ class _Loader:
         _die_with_parent(signal.SIGKILL)
         settings = self._start.project.settings
         self._connection.detach(
-            settings.serving_memory_mb + self._start.memory_mb, self._start.threads
+            settings.serving.memory_mb + self._start.memory_mb, self._start.threads
         )
         limit_memory(self._start.memory_mb)
         with suppress(ConnectionError):

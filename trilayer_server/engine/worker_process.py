@@ -218,7 +218,7 @@ class Worker:
         why = self._why or SqlError(
             LOST,
             "the process that computed the answer has ended, probably for want of memory",
-            "Ask for less at once, or raise serve_memory_mb",
+            "Ask for less at once, or raise serve.memory_mb",
         )
         self.end()
         return why

@@ -178,7 +178,7 @@ class Guard:
                 403,
                 NOT_ALLOWED,
                 f"Host must be a name of this server, such as localhost; got {host!r}",
-                "Add the name to the setting serve_names",
+                "Add the name to the setting serve.names",
             )
 
     def _check_origin(self, scope: Scope, headers: Headers) -> None:

@@ -191,7 +191,7 @@ def check_exposed(host: str, access: Access) -> None:
     if not access.users.all():
         steps["users"] = "add them with `trilayer user add NAME`"
     if not (access.tls and access.encrypted):
-        steps["a certificate"] = "set serve_certificate and serve_key"
+        steps["a certificate"] = "set serve.certificate and serve.key"
     if steps:
         raise UsageError(
             "an address that others reach must have passwords and encryption; got"

@@ -21,7 +21,7 @@ def project(tmp_path_factory, broker, new_topic, spark):
         broker.bootstrap,
         new_topic(),
         spark,
-        batch_every_s=60,
+        **{"batch.every_s": 60},
         late_after=2,
     )
 

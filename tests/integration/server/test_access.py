@@ -19,6 +19,7 @@ from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_server import serving
+from trilayer_server.settings import ServeSettings
 from trilayer_server.users import Users, Verifier
 from trilayer_server.wire import scram
 from trilayer_server.wire.authentication import Access
@@ -174,14 +175,14 @@ def test_an_address_that_others_reach_needs_passwords_and_encryption(users, tmp_
 
 
 def test_a_server_that_others_reach_does_not_start_without_them(tmp_path):
-    settings = Settings(serve_host="0.0.0.0", home=tmp_path)
+    settings = Settings(serve={"host": "0.0.0.0"}, home=tmp_path)
     project = Project(settings, catalog_on("sales"), Store(str(tmp_path / "store")))
     with pytest.raises(UsageError, match="passwords and encryption"):
         asyncio.run(serving.serve(project, asyncio.Event(), lambda at: None))
 
 
 def test_clients_of_one_address_leave_room_for_others(tmp_path):
-    limits = serving.limits(Settings(serve_connections=10, serve_connections_each=2))
+    limits = serving.limits(ServeSettings(connections=10, connections_each=2))
     store = Store(str(tmp_path / "store"))
     with Served(catalog_on("sales"), Settings(), store, limits) as served:
         with served.client(), served.client():
@@ -193,7 +194,7 @@ def test_clients_of_one_address_leave_room_for_others(tmp_path):
 
 
 def test_clients_of_all_addresses_are_limited(tmp_path):
-    limits = serving.limits(Settings(serve_connections=2))
+    limits = serving.limits(ServeSettings(connections=2))
     store = Store(str(tmp_path / "store"))
     with (
         Served(catalog_on("sales"), Settings(), store, limits) as served,

@@ -210,7 +210,7 @@ def test_names_of_engines_are_those_of_columns_and_views(
     broker, store, spark, new_topic, capsys, monkeypatch
 ):
     catalog = catalog_on(new_topic())
-    settings = quick(broker.bootstrap, serve_port=0, serve_http_port=0)
+    settings = quick(broker.bootstrap, serve={"port": 0, "http_port": 0})
     project = Project(settings, catalog, store)
     monkeypatch.setattr(command, "project", lambda: project)
     with (

@@ -35,7 +35,7 @@ def test_less_intake_after_a_micro_batch_that_was_too_large(broker, spark, new_t
         first.start()
         until(lambda: first.failure() is not None, timeout_s=60)
         first.stop()
-    lower = settings.model_copy(update={"speed_max_events": 50})
+    lower = quick(broker.bootstrap, speed={"max_events": 50})
     with Pipeline(catalog, lower, store, spark) as pipeline:
         pipeline.catch_up()
         answers, _ = pipeline.answers()

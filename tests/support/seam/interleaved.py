@@ -1023,9 +1023,7 @@ def settings_of(
     known: dict[tuple[int, int], Settings] = {},  # noqa: B006  # kept from call to call
 ) -> Settings:
     if (tick_s, keep_versions) not in known:
-        made = Settings(
-            bootstrap_servers="model:1", tick_s=tick_s, settle_s=SETTLE_MS / 1000, batch_every_s=600
-        )
+        made = Settings(bootstrap_servers="model:1", tick_s=tick_s, settle_s=SETTLE_MS / 1000)
         known[tick_s, keep_versions] = made.model_copy(update={"keep_versions": keep_versions})
     return known[tick_s, keep_versions]
 

@@ -58,8 +58,8 @@ def rises(event, last):
 def project(tmp_path, broker, new_topic, spark_connect):
     topic = new_topic()
     project = Project(
-        tmp_path, broker.bootstrap, topic, spark_remote=spark_connect, alerts_boundary_s=5,
-        alerts_horizon_s=0, alerts_memory_mb=512,
+        tmp_path, broker.bootstrap, topic, spark_remote=spark_connect,
+        **{"alerts.boundary_s": 5, "alerts.horizon_s": 0, "alerts.memory_mb": 512},
     )  # fmt: skip
     project.write_catalog(CATALOG.replace("TOPIC", topic))
     yield project

@@ -164,7 +164,7 @@ def test_what_spark_has_fetched_ahead_of_a_loss_is_not_counted(home, spark, stor
         return made
 
     broker = start(home)
-    settings = quick(broker.bootstrap, speed_max_events=10)
+    settings = quick(broker.bootstrap, speed={"max_events": 10})
     stream = dataclasses.replace(STREAM, partitions=1)
     catalog = Catalog(views=[dataclasses.replace(CATALOG.views[0], source=stream)])
     with Pipeline(catalog, settings, store, spark) as pipeline:

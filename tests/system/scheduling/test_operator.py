@@ -212,7 +212,7 @@ def test_a_task_that_takes_too_long_is_ended_with_its_command(command):
     task = TrilayerOperator(
         task_id="t", arguments=["batch", "ingest"], execution_timeout=timedelta(seconds=2)
     )
-    with pytest.raises(AirflowTaskTimeout, match=r"longer than 0:00:02.*batch_task_timeout_s"):
+    with pytest.raises(AirflowTaskTimeout, match=r"longer than 0:00:02.*batch.task_timeout_s"):
         _run_execute_callable({}, lambda context: task.execute(context), task)
     assert task._process.wait(timeout=20) == -15
 

@@ -38,7 +38,7 @@ SCHEDULER = "airflow-scheduler"
 COVERED = "covers this run's interval"
 ENDED = ("success", "failed")
 RARELY_S = 2 * 60 * 60
-"""`batch_every_s` once two intervals have been published: the tests after that trigger their runs,
+"""`batch.every_s` once two intervals have been published: the tests after that trigger their runs,
 and would wait for each scheduled run that begins meanwhile.
 """
 
@@ -200,7 +200,7 @@ class Scheduled:
         until(is_quiet, timeout_s=400)
 
     def is_rarely_scheduled(self) -> bool:
-        """Whether Airflow has parsed the DAG since `batch_every_s` became `RARELY_S`."""
+        """Whether Airflow has parsed the DAG since `batch.every_s` became `RARELY_S`."""
         return self.get("/dags/lambda_batch/details")["timetable_summary"] == "0 */2 * * *"
 
     def pause_when_quiet(self) -> None:
@@ -236,7 +236,7 @@ def scheduled(tmp_path_factory, broker, spark, spark_connect, new_topic):
     folder = tmp_path_factory.mktemp("scheduled")
     # late_after: one interval, so that a run is late the moment it begins, and the deadline can be
     # seen without waiting for a broken one.
-    settings = {"batch_every_s": 60, "late_after": 1, "keep_versions": 20}
+    settings = {"batch.every_s": 60, "late_after": 1, "keep_versions": 20}
     settings |= {"notify": ["hook.Webhook"], "console_url": "https://console.example/"}
     messages: list[str] = []
 
@@ -287,7 +287,7 @@ def test_two_scheduled_intervals_are_published_while_events_stream_in(scheduled)
         return len([r for r in runs if r["state"] in states]) >= number
 
     until(lambda: begun(2, "running", "success"), timeout_s=400)
-    scheduled.project.set("batch_every_s", RARELY_S)
+    scheduled.project.set("batch.every_s", RARELY_S)
     until(lambda: begun(2, "success") and scheduled.is_rarely_scheduled(), timeout_s=400)
     first, second = [r for r in scheduled.runs() if r["run_type"] == "scheduled"][:2]
     for run, publication in (
@@ -551,7 +551,7 @@ def test_a_pause_is_made_up_for_on_another_schedule(scheduled):
     before = {r["dag_run_id"] for r in scheduled.runs()}
     scheduled.project.produce(50)
     assert airflow.blocked_by(scheduled.airflow, "lambda_batch") == "lambda_batch is paused"
-    scheduled.project.set("batch_every_s", 60)
+    scheduled.project.set("batch.every_s", 60)
     until(lambda: not scheduled.is_rarely_scheduled(), timeout_s=200)
     airflow.pause(scheduled.api, "lambda_batch", False)
 
@@ -559,7 +559,7 @@ def test_a_pause_is_made_up_for_on_another_schedule(scheduled):
         return [r for r in scheduled.runs() if r["dag_run_id"] not in before]
 
     until(lambda: bool(new()), timeout_s=100)
-    scheduled.project.set("batch_every_s", RARELY_S)
+    scheduled.project.set("batch.every_s", RARELY_S)
     (first, *later) = new()
     start, end = (
         datetime.fromisoformat(first[f"data_interval_{name}"]) for name in ("start", "end")

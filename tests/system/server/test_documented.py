@@ -32,7 +32,7 @@ def at(tmp_path_factory):
     exec(compile(blocks("python")[0], "shop.py", "exec"), shop)
     folder = tmp_path_factory.mktemp("documented")
     settings = Settings(
-        home=folder, store=str(folder / "store"), serve_port=0, serve_http_port=0, serve_workers=1
+        home=folder, store=str(folder / "store"), serve={"port": 0, "http_port": 0, "workers": 1}
     )
     written = Written(Store(settings.store), shop["by_product"])
     partial = {

@@ -33,6 +33,7 @@ from trilayer_core.store.files import Store
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.runs import ReconciledView
 from trilayer_server.http import store_reader
+from trilayer_server.settings import ServeSettings
 
 FOLDER = PROJECT / "docker" / "monitoring"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text())
@@ -82,7 +83,7 @@ def served(tmp_path_factory):
         return replace(provenance, streams=streams)
 
     settings = Settings(
-        home=folder, store=str(folder / "store"), serve_port=0, serve_http_port=0, serve_workers=1
+        home=folder, store=str(folder / "store"), serve={"port": 0, "http_port": 0, "workers": 1}
     )
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -142,8 +143,8 @@ def test_a_panel_asks_the_sources_that_are_chosen():
 
 def test_prometheus_asks_where_the_server_listens():
     ((job,),) = [CONFIG["scrape_configs"]]
-    usual = Settings()
-    assert job["static_configs"] == [{"targets": [f"{usual.serve_host}:{usual.serve_http_port}"]}]
+    usual = ServeSettings()
+    assert job["static_configs"] == [{"targets": [f"{usual.host}:{usual.http_port}"]}]
     assert "metrics_path" not in job, "/metrics is Prometheus's default"
     assert f'job="{job["job_name"]}"' in RULES["TrilayerServerDown"]["expr"]
 

@@ -29,8 +29,7 @@ def started(tmp_path, monkeypatch):
             home=tmp_path,
             store=str(tmp_path / "store"),
             catalog=f"{console.__name__}:CATALOG",
-            serve_port=wire,
-            serve_http_port=http,
+            serve={"port": wire, "http_port": http},
         )
         project = Project(settings, console.CATALOG, Store(settings.store))
         stack = Stack(project, with_airflow=False)

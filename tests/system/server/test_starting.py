@@ -20,7 +20,7 @@ from trilayer_core.store.files import Store
 from trilayer_server.engine import loader
 from trilayer_server.serving import serve
 
-SETTINGS = SETTINGS.model_copy(update={"serve_port": 0, "serve_http_port": 0})
+SETTINGS = SETTINGS.model_copy(update={"serve": {"port": 0, "http_port": 0}})
 
 
 @pytest.fixture
@@ -96,10 +96,11 @@ def test_what_prevents_loading_is_the_answer_until_it_is_mended(serving, tmp_pat
         assert asked(server, "SELECT name FROM tables.lifts") == [("red",)]
 
 
-@pytest.mark.parametrize("setting", ["serve_port", "serve_http_port"])
+@pytest.mark.parametrize("setting", ["port", "http_port"])
 def test_a_port_that_is_taken_is_told(store, tmp_path, setting):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        settings = SETTINGS.model_copy(update={"home": tmp_path / "home", setting: port})
+        serve_on = SETTINGS.serve | {setting: port}
+        settings = SETTINGS.model_copy(update={"home": tmp_path / "home", "serve": serve_on})
         with pytest.raises(EnvironmentFault, match=f"can't listen on 127.0.0.1:{port}"):
             asyncio.run(serve(Project(settings, CATALOG, store), asyncio.Event(), print))

@@ -68,7 +68,7 @@ def served(written, share, tmp_path, monkeypatch):
     monkeypatch.setattr(verifying, "LEAST_REST_S", 0.05)
     written.publish(partials(("East", 1, 3.0), ("West", 2, 7.0)), 3, 60_000)
     settings = Settings(
-        serve_port=0, serve_http_port=0, serve_verify_share=share, home=tmp_path / "home"
+        serve={"port": 0, "http_port": 0, "verify_share": share}, home=tmp_path / "home"
     )
     with Serving(Project(settings, written.catalog, written.store)) as server:
         with server.client() as client:

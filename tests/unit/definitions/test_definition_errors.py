@@ -737,9 +737,13 @@ def test_what_the_module_prints_is_no_part_of_an_answer(project, capsys):
         ("tick_s = = 1", "trilayer.toml must be TOML"),
         (
             "[trilayer]\ntick_s = 5",
-            r"\[trilayer\] in trilayer.toml is no setting; write the settings without a \[table\]",
+            "'trilayer' in trilayer.toml is not a setting",
         ),
         ("full_at = '25:00'", "must be a time of day from 00:00 to 23:59; got '25:00'"),
+        (
+            "[batch]\nevry_s = 600",
+            "'batch.evry_s' in trilayer.toml is not a setting; did you mean 'batch.every_s'",
+        ),
         ("tikc_s = 5", "'tikc_s' in trilayer.toml is not a setting; did you mean 'tick_s'"),
         (
             "tick_s = 'soon'",
@@ -797,7 +801,7 @@ def test_what_the_module_prints_is_no_part_of_an_answer(project, capsys):
         ("spark_remote = 'h:15002'", "must be sc://host:port; got 'h:15002'"),
         (
             "tick_s = 3600\nkeep_versions = 3",
-            "^'tick_s' in trilayer.toml: batch_every_s must be a multiple of tick_s.*; got 600 and"
+            "^'tick_s' in trilayer.toml: batch.every_s must be a multiple of tick_s.*; got 600 and"
             " 3600$",
         ),
     ],
@@ -815,7 +819,7 @@ def test_a_wrong_settings_file_says_where(text, message, project):
         (
             "TICK_S",
             "3600",
-            "^'batch_every_s' in trilayer.toml and variable TRILAYER_TICK_S: batch_every_s must be"
+            "^variable TRILAYER_TICK_S and 'batch.every_s' in trilayer.toml: batch.every_s must be"
             " a multiple of tick_s.*; got 600 and 3600$",
         ),
         ("STORE", "", "^variable TRILAYER_STORE: .*at least 1 character; got ''$"),
@@ -823,7 +827,7 @@ def test_a_wrong_settings_file_says_where(text, message, project):
         ("SPARK_CONF", "[]", "^variable TRILAYER_SPARK_CONF: .*valid dictionary; got \\[\\]$"),
         ("SPARK_CONF", '{"a": 1}', "^variable TRILAYER_SPARK_CONF: .*valid string; got 1$"),
         ("NOTIFY", "[1", "^variable TRILAYER_NOTIFY must be a JSON array; got '\\[1'$"),
-        ("SERVE_NAMES", "a", "^variable TRILAYER_SERVE_NAMES must be a JSON array; got 'a'$"),
+        ("SPEED_MAX", "5", "^variable TRILAYER_SPEED_MAX is not a setting; did you mean"),
         ("NOTIFY", '["Pager"]', "^variable TRILAYER_NOTIFY: must be import paths such as"),
         ("NOTIFY", '[{"to": "a"}]', "^variable TRILAYER_NOTIFY: .* one as `notifier`"),
         ("BATCH_TIMEOUT_S", "0", "^variable TRILAYER_BATCH_TIMEOUT_S: .*equal to 60; got '0'$"),
@@ -832,7 +836,7 @@ def test_a_wrong_settings_file_says_where(text, message, project):
     ],
 )  # fmt: skip
 def test_a_wrong_variable_says_which(name, value, message, project, monkeypatch):
-    (project / "trilayer.toml").write_text("batch_every_s = 600\n")
+    (project / "trilayer.toml").write_text("batch.every_s = 600\n")
     monkeypatch.setenv(f"TRILAYER_{name}", value)
     with pytest.raises(SettingsError, match=message):
         load_settings()
@@ -875,14 +879,14 @@ def test_variables_win_over_the_file(project, monkeypatch):
 
 def test_a_process_has_the_settings_of_the_one_that_starts_it(project, monkeypatch):
     (project / "trilayer.toml").write_text(
-        "catalog = 'shop:catalog'\nspark_master = 'yarn'\nbatch_command = 'x'\ntick_s ="
-        " 30\nspark_conf = {'spark.ui.port' = '1'}\nserve_names = ['other']\n"
+        "catalog = 'shop:catalog'\nspark_master = 'yarn'\nbatch.command = 'x'\ntick_s ="
+        " 30\nspark_conf = {'spark.ui.port' = '1'}\nserve.names = ['other']\n"
         "notify = ['a.B', { notifier = 'c.D', to = 'x@y', n = 1 }]\n"
     )
     ours = load_settings(
         catalog="examples.flights:catalog",
         spark_master="local[2]",
-        batch_command="",
+        batch={"command": ""},
         tick_s=60,
         spark_conf={"spark.cores.max": "2"},
     )

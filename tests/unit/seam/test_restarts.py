@@ -49,7 +49,8 @@ def numbers(world):
     return [generation.number for generation in Generations(world.store, STREAM).all()]
 
 
-def with_settings(world, **changed):
+def with_settings(world, speed=(), **changed):
+    changed["speed"] = world.settings.speed.model_copy(update=dict(speed))
     world.settings = world.settings.model_copy(update=changed)
 
 
@@ -88,9 +89,7 @@ def test_a_generation_from_before_the_length_was_kept_is_known_by_its_ticks(worl
 def test_settings_that_change_nothing_of_the_segments_go_on(world):
     arrive(world, 3)
     catch_up(world)
-    with_settings(
-        world, speed_memory_mb=2048, speed_max_events=10, speed_trigger_s=1.0, compact_after=5
-    )
+    with_settings(world, {"memory_mb": 2048, "max_events": 10, "trigger_s": 1.0}, compact_after=5)
     world.restart_speed()
     assert numbers(world) == [1]
 
@@ -127,17 +126,17 @@ def test_a_micro_batch_larger_than_may_be_now_is_not_replayed(world, caplog):
         catch_up(world)
     world.restart_speed()
     assert numbers(world) == [1], "with the settings as they were it is replayed"
-    with_settings(world, speed_max_events=40)
+    with_settings(world, {"max_events": 40})
     with caplog.at_level("WARNING", "trilayer.speed"):
         world.restart_speed()
     assert numbers(world) == [1, 2]
-    assert "micro-batch 0 was planned with 100 events; speed_max_events is 40 now" in caplog.text
+    assert "micro-batch 0 was planned with 100 events; speed.max_events is 40 now" in caplog.text
 
 
 def test_a_large_micro_batch_that_was_committed_is_no_reason_to_begin_anew(world):
     arrive(world, 100)
     catch_up(world)
-    with_settings(world, speed_max_events=40)
+    with_settings(world, {"max_events": 40})
     world.restart_speed()
     assert numbers(world) == [1]
 

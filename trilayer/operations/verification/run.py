@@ -99,7 +99,7 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
     views: dict[str, Comparison] = {}
     layers: dict[str, dict[str, Comparison]] = {}
     alerts: dict[str, AlertFindings] = {}
-    with open_duckdb(p.settings.serving_memory_mb) as duck:
+    with open_duckdb(p.settings.serving.memory_mb) as duck:
         for stream in p.catalog.streams:
             of_stream = p.catalog.views_of(stream)
             answered = [view for view in of_stream if view.name in answers.merged]

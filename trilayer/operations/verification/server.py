@@ -55,7 +55,7 @@ def server_verification(
             tell(f"comparing {view.name}")
             ask = partial(server.sql, digest_sql(view))
             try:
-                difference = compared(view, ask, p.settings.serving_memory_mb, p.store)
+                difference = compared(view, ask, p.settings.serving.memory_mb, p.store)
             except CoverageError as error:
                 unanswered[view.name] = str(error)
                 continue

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.served_http import counts, events
 from tests.support.waiting import until
-from trilayer_core.runtime.settings import Settings
 from trilayer_server.http import serving as web
 from trilayer_server.http.limits import Limits
 from trilayer_server.serving import limits as serving_limits
+from trilayer_server.settings import ServeSettings
 from trilayer_server.sql_error import SqlError
 
 EXAMPLE = [b'[["ann",1],["bob",2]]']
@@ -265,7 +265,7 @@ def test_the_usual_limits_of_one_client_are_below_those_of_all():
     assert limits.subscribers_each < limits.subscribers
     assert web.CONNECTIONS_EACH < web.CONNECTIONS
     for connections in range(4, 600):
-        given = serving_limits(Settings(serve_connections=connections))
+        given = serving_limits(ServeSettings(connections=connections))
         assert given.client_connections < given.connections == connections
 
 
