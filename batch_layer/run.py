@@ -226,6 +226,7 @@ class BatchLayer:
     def _publish(
         self, run: Run, recomputed: Recomputed, reconciled: Mapping[str, ReconciledView]
     ) -> Publication:
+        PointerFile(self.project.store).check_not_held()  # before a hook's error would hide it
         for extension in extensions().values():
             extension.before_publish(self.project, run, recomputed)
         return publish(self.project, run, recomputed, reconciled)

@@ -98,8 +98,8 @@ class _Again(httpx.HTTPTransport):
             answer = super().handle_request(request)
             if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
                 return answer
-            refused = b"database is locked" in answer.read().lower()
-            if not refused and request.method not in ("GET", "PATCH", "PUT", "DELETE"):
+            is_locked = b"database is locked" in answer.read().lower()
+            if not is_locked and request.method not in ("GET", "PATCH", "PUT", "DELETE"):
                 return answer
             answer.close()
             threading.Event().wait(pause_s)
@@ -159,8 +159,8 @@ def _create_pool(airflow: Airflow) -> None:
     """Creates the pool, unless it exists: a person may have given it another number of slots."""
     with airflow.client() as client:
         if client.get(f"/pools/{POOL}").status_code == httpx.codes.NOT_FOUND:
-            said = "The tasks of batch runs, one at a time because they share this machine"
-            pool = {"name": POOL, "slots": 1, "description": said, "include_deferred": False}
+            purpose = "The tasks of batch runs, one at a time because they share this machine"
+            pool = {"name": POOL, "slots": 1, "description": purpose, "include_deferred": False}
             client.post("/pools", json=pool).raise_for_status()
 
 

@@ -73,11 +73,11 @@ def _make(unfinished: Path, settings: Settings, reached: Callable[[str], None]) 
                 os.killpg(making.pid, signal.SIGKILL)
             raise
         errors.seek(0)
-        said = errors.read()
+        output = errors.read()
     if status or not unfinished.exists():
         raise EnvironmentFault(
             f"Spark failed while building the class archive {unfinished}, with status {status};"
-            f" `trilayer doctor` checks Java and memory; it said:\n{said[-2000:]}"
+            f" `trilayer doctor` checks Java and memory; it said:\n{output[-2000:]}"
         )
 
 

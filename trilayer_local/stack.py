@@ -339,7 +339,7 @@ class Stack:
         try:
             saved = definitions.saved(self._definitions)
             self._watch.follow(saved.files)
-            said = definitions.changes(
+            sentences = definitions.changes(
                 self._definitions, saved, Publications(self.project.store).in_force()
             )
         except EnvironmentFault as error:
@@ -359,14 +359,14 @@ class Stack:
             self._unusable = False
             logger.warning("the catalog can be used again; commands and batch runs work as before")
         former, self._definitions = self._definitions, saved
-        if said:
-            logger.warning("%s The speed layer starts again, to run them.", " ".join(said))
+        if sentences:
+            logger.warning("%s The speed layer starts again, to run them.", " ".join(sentences))
             self._restart_speed()
         for companion in self._companions:
             changed = companion.work(saved) != companion.work(former)
             if changed:
                 logger.warning("%s starts again, because its definitions changed", companion.title)
-            if said or changed:
+            if sentences or changed:
                 self._restart_companion(companion)
 
     def _end(self, name: str) -> None:

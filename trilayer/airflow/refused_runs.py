@@ -27,13 +27,13 @@ class _RunListener:
         """Ends a run as failed that has a logical date in the future."""
         date = dag_run.logical_date
         if dag_run.dag_id in DAGS and date is not None and date > datetime.now(UTC):
-            said = (
+            reason = (
                 f"the logical date must not be in the future; got {date.isoformat()}; Airflow would"
                 " start no task until then; trigger a run without a logical date"
             )
-            logger.error("run %s of %s has failed: %s", dag_run.run_id, dag_run.dag_id, said)
+            logger.error("run %s of %s has failed: %s", dag_run.run_id, dag_run.dag_id, reason)
             dag_run.set_state(DagRunState.FAILED)
-            dag_run.note = said
+            dag_run.note = reason
 
 
 class TrilayerPlugin(AirflowPlugin):

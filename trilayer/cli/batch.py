@@ -130,9 +130,9 @@ def run(
             wait=wait,
             tell=tell,
         )
-    _tell_outcome(p.store, outcome, as_json)
+    _print_outcome(p.store, outcome, as_json)
     if not as_json:
-        _tell_left(p, outcome.publication)
+        _print_remaining(p, outcome.publication)
     if outcome.undelivered:
         raise outcome.undelivered
 
@@ -211,7 +211,7 @@ def reconcile(token: RunToken = None, until: Until = None) -> None:
 def publish(token: RunToken = None, until: Until = None, as_json: Json = False) -> None:
     """Step 5: put all recomputed views in force at once."""
     p = project()
-    _tell_outcome(p.store, operation.publish(p, token, _ms(until)), as_json)
+    _print_outcome(p.store, operation.publish(p, token, _ms(until)), as_json)
 
 
 @app.command()
@@ -272,14 +272,14 @@ def reconciliation(
     p = project()
     publication = operation.kept_version(p.store, version, full=full)
     if since is not None and publication.created_ms < parse_time(since):
-        said = (
+        too_old = (
             f"version {publication.version}, the newest{' of a full run' if full else ''}, was"
             f" published before {since}"
         )
         if as_json:
-            print_json({"nothing": said})
+            print_json({"nothing": too_old})
         else:
-            out.print(said)
+            out.print(too_old)
         return
     head = {"version": publication.version, "t": publication.t, "kind": publication.kind}
     if as_json:
@@ -355,7 +355,7 @@ def rollback(
     published = rollback_step(target.version, store, held_by)
     p = _usable_project() if accept_unanswered else p
     unanswered = delivery.unanswered_views(p.catalog, published) if p else None
-    _tell(store, published, as_json, "rollback", unanswered=unanswered)
+    _print_version(store, published, as_json, "rollback", unanswered=unanswered)
     # The version is in force already; repeating the command would go back one more.
     if p and (undelivered := operation.deliver_all(p)):
         err.print(f"[yellow]{escape(str(undelivered))}[/]")
@@ -405,8 +405,8 @@ def release_command(as_json: Json = False) -> None:
         )
 
 
-def _tell_outcome(store: Store, outcome: operation.Outcome, as_json: bool) -> None:
-    _tell(store, outcome.publication, as_json, "publish" if outcome.anew else NOTHING_NEW)
+def _print_outcome(store: Store, outcome: operation.Outcome, as_json: bool) -> None:
+    _print_version(store, outcome.publication, as_json, "publish" if outcome.anew else NOTHING_NEW)
 
 
 def _usable_project() -> Project | None:
@@ -421,7 +421,7 @@ def _usable_project() -> Project | None:
         return None
 
 
-def _tell(
+def _print_version(
     store: Store, publication: Publication, as_json: bool, reason: str, **more: object
 ) -> None:
     """Prints what is in force after a command. `reason` is publish, rollback, or NOTHING_NEW.
@@ -443,7 +443,7 @@ def _tell(
         out.print(f"version {row.version} in force: T={row.t}, {events}, {row.kind}")
 
 
-def _tell_left(p: Project, publication: Publication) -> None:
+def _print_remaining(p: Project, publication: Publication) -> None:
     """Prints how many events came after the run's T and so belong to the speed layer."""
     for name, count in operation.events_after_t(p, publication).items():
         if count:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 import sys
 import traceback
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -90,12 +91,28 @@ def load(name: str) -> TyperGroup | TyperCommand:
     return loaded
 
 
+def _listed(named: Mapping[str, Command]) -> dict[str, Any]:
+    return {name: TyperCommand(name, help=entry.help) for name, entry in named.items()}
+
+
 class _Group(TyperGroup):
-    """The commands, which are listed by their descriptions and loaded when they run."""
+    """The commands, which are listed by their descriptions and loaded when they run.
+
+    Those of extensions are added for the help, and for a name that is not built in: to search the
+    installed packages for extensions takes a tenth of a second.
+    """
 
     def __init__(self, **options: Any) -> None:
-        listed = {name: TyperCommand(name, help=entry.help) for name, entry in commands().items()}
-        super().__init__(**{**options, "commands": listed})
+        super().__init__(**{**options, "commands": _listed(COMMANDS)})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self.commands = _listed(commands())
+        return [*self.commands]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands:
+            self.list_commands(ctx)
+        return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)

@@ -205,13 +205,13 @@ def replay(
     p = project()
     with shown("Sending corrected events", echo=err.print, console=err, after_s=2.0) as tell:
         sent = send_corrections(p, file, again=again, tell=tell)
-    for line in sent.refused:
+    for line in sent.rejected:
         err.print(f"[red]not sent:[/] {escape(line)}", soft_wrap=True)
     before = f"; {sent.before} had been sent before" if sent.before else ""
-    refused = f"; {len(sent.refused)} were not, see above" if sent.refused else ""
+    rejected = f"; {len(sent.rejected)} were not, see above" if sent.rejected else ""
     events = "event" if sent.now == 1 else "events"
-    out.print(f"{sent.now} corrected {events} sent{before}{refused}")
-    if sent.refused:
+    out.print(f"{sent.now} corrected {events} sent{before}{rejected}")
+    if sent.rejected:
         raise typer.Exit(1)
 
 

@@ -222,8 +222,8 @@ def ask(
     result = snapshot.sql(query, layer)
     _print(result, format_)
     if format_ is Format.table:
-        said = describe(connection.with_lag(result.provenance), layer)
-        err.print(f"[dim]{escape(said)}[/]", soft_wrap=True)
+        provenance = describe(connection.with_lag(result.provenance), layer)
+        err.print(f"[dim]{escape(provenance)}[/]", soft_wrap=True)
 
 
 HELP = """A question ends with `;`, or is the name of a view or query.
@@ -360,18 +360,20 @@ def describe(provenance: Provenance, layer: str = "merged") -> str:
     for name, stream in provenance.streams.items():
         since = f"{stream.speed_events:,} events since the cut"
         if layer == "batch":
-            said = f"exact up to the cut; {since} are not in it"
+            state = f"exact up to the cut; {since} are not in it"
         elif stream.note:
-            said = f"{stream.note}; {since}"
+            state = f"{stream.note}; {since}"
         elif stream.lag is not None and not stream.lag.events:
-            said = f"exact, with {since}; none waits"
+            state = f"exact, with {since}; none waits"
         else:
-            said = f"exact up to the head, with {since}"
+            state = f"exact up to the head, with {since}"
         if stream.lag is None:
-            said += "; how many wait is unknown, since no broker answers"
+            state += "; how many wait is unknown, since no broker answers"
         elif stream.lag.events:
-            said += f"; {stream.lag.events:,} more wait, the oldest for {stream.lag.seconds:,.1f} s"
-        lines.append(f"{name}: {said}")
+            state += (
+                f"; {stream.lag.events:,} more wait, the oldest for {stream.lag.seconds:,.1f} s"
+            )
+        lines.append(f"{name}: {state}")
     lines += [
         f"approximate: {view}.{column}, {bound}"
         for view, columns in provenance.approximate.items()

@@ -40,10 +40,10 @@ def status(
             markup=False,
             soft_wrap=True,
         )
-    _tell_publication(standing.publication, batch_every_s)
+    _print_publication(standing.publication, batch_every_s)
     if standing.airflow and standing.airflow.blocked_by:
         out.print(f"no other batch run begins: {escape(standing.airflow.blocked_by)}")
-    _tell_streams(standing.streams)
+    _print_streams(standing.streams)
     views = Table("view", "stream", "rows", "publication", "note", title="views")
     for name, view in standing.views.items():
         rows = "" if view.rows is None else f"{view.rows:,}"
@@ -65,7 +65,7 @@ def status(
                 name, changelog.view, changelog.topic, rows, behind, escape(changelog.note)
             )
         out.print(topics)
-    _tell_alerts(standing.alerts)
+    _print_alerts(standing.alerts)
     table = Table(
         "process", "pid", "memory (MiB)", "running since", title="processes of the local stack"
     )
@@ -86,7 +86,7 @@ def status(
         err.print("[yellow]lag is unknown: no broker answers, or the topic does not exist[/]")
 
 
-def _tell_publication(publication: PublicationStatus | None, batch_every_s: int) -> None:
+def _print_publication(publication: PublicationStatus | None, batch_every_s: int) -> None:
     if publication is None:
         out.print("no publication yet")
         return
@@ -118,7 +118,7 @@ def _tell_publication(publication: PublicationStatus | None, batch_every_s: int)
         )
 
 
-def _tell_streams(streams: Mapping[str, StreamStatus]) -> None:
+def _print_streams(streams: Mapping[str, StreamStatus]) -> None:
     table = Table(
         "stream", "head", "cut", "lag", "since cut", "quarantined", title="streams",
         caption="quarantined: in all, and of them since the cut",
@@ -149,7 +149,7 @@ def _tell_streams(streams: Mapping[str, StreamStatus]) -> None:
             )
 
 
-def _tell_alerts(alerts: Mapping[str, AlertStatus]) -> None:
+def _print_alerts(alerts: Mapping[str, AlertStatus]) -> None:
     if not alerts:
         return
     table = Table(
@@ -157,8 +157,8 @@ def _tell_alerts(alerts: Mapping[str, AlertStatus]) -> None:
         caption="judged until: all events that came before were, when a real-time batch last ended",
     )  # fmt: skip
     for name, alert in alerts.items():
-        known = [alert.generation, alert.profile, alert.keys]
-        cells = ["" if value is None else f"{value:,}" for value in known]
+        numbers = [alert.generation, alert.profile, alert.keys]
+        cells = ["" if value is None else f"{value:,}" for value in numbers]
         table.add_row(name, alert.stream, *cells, alert.judged_at or "")
     out.print(table)
     for name, alert in alerts.items():
@@ -176,12 +176,12 @@ def _tell_alerts(alerts: Mapping[str, AlertStatus]) -> None:
 
 def _by_why(alerts: Mapping[str, AlertStatus]) -> dict[str, list[str]]:
     """The alerts whose generation began for the same reason."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for name, alert in alerts.items():
         if alert.generation is not None:
-            said = f"generation {alert.generation} judges since {alert.since}: {alert.why}"
-            found.setdefault(said, []).append(name)
-    return found
+            reason = f"generation {alert.generation} judges since {alert.since}: {alert.why}"
+            by_reason.setdefault(reason, []).append(name)
+    return by_reason
 
 
 def _offsets(cut: Cut) -> str:

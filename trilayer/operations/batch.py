@@ -134,10 +134,10 @@ def kept_version(store: Store, version: int | None, *, full: bool) -> Publicatio
     Raises:
         UsageError: There is none.
     """
-    known = [p for p in Publications(store).versions() if not full or p.kind == "full"]
+    candidates = [p for p in Publications(store).versions() if not full or p.kind == "full"]
     if version is not None:
-        return choose_version(known, version)
-    newest = (known[-1] if known else None) if full else Publications(store).in_force()
+        return choose_version(candidates, version)
+    newest = (candidates[-1] if candidates else None) if full else Publications(store).in_force()
     if newest is None:
         raise UsageError(
             f"there must be a{' full' if full else ''} publication; there is none yet; run"

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
@@ -71,12 +70,7 @@ class ChangelogWriter:
     def __enter__(self) -> ChangelogWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -95,7 +89,7 @@ class ChangelogWriter:
             LogError: A record belongs to something else.
         """
         places = [TopicPartition(self._topic.name, p) for p in self._topic.partitions]
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         with broker_errors(self._servers):
             reader = KafkaConsumer(
                 bootstrap_servers=self._servers.split(","),
@@ -116,9 +110,9 @@ class ChangelogWriter:
                         for record in records:
                             self._check(record.offset, record.headers)
                             if record.value is None:
-                                found.pop(record.key.decode(), None)
+                                values.pop(record.key.decode(), None)
                             else:
-                                found[record.key.decode()] = record.value.decode()
+                                values[record.key.decode()] = record.value.decode()
                     if time.monotonic() > deadline:
                         raise EnvironmentFault(
                             f"topic {self._topic.name!r}: the brokers at {self._servers} returned"
@@ -126,7 +120,7 @@ class ChangelogWriter:
                         )
             finally:
                 reader.close(autocommit=False)
-        return found
+        return values
 
     def write(
         self,
@@ -197,21 +191,21 @@ class ChangelogWriter:
             raise self._fault(failed[0]) from failed[0].with_traceback(None)
 
     def _fault(self, error: BaseException, key: str = "") -> EnvironmentFault | LogError:
-        said = f"{type(error).__name__}: {error}"
-        if "MessageSizeTooLarge" in said or "RecordTooLarge" in said:
+        cause = f"{type(error).__name__}: {error}"
+        if "MessageSizeTooLarge" in cause or "RecordTooLarge" in cause:
             return LogError(
                 f"topic {self._topic.name!r}: the row with the key {key} is larger than the brokers"
                 " allow; raise max.message.bytes of the topic and of the brokers, or leave out"
                 " columns of the view"
             )
-        if "ProducerFenced" in said or "ProducerEpoch" in said:
+        if "ProducerFenced" in cause or "ProducerEpoch" in cause:
             return EnvironmentFault(
                 f"topic {self._topic.name!r}: the brokers have given the topic to another writer,"
                 " or have given up a transaction of this one"
             )
         return EnvironmentFault(
             f"topic {self._topic.name!r}: the brokers at {self._servers} must take what is"
-            f" written; got {said}"
+            f" written; got {cause}"
         )
 
     def _check(self, offset: int, headers: Sequence[tuple[str, bytes]]) -> None:

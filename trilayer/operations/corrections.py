@@ -74,12 +74,12 @@ class Sent:
     Attributes:
         now: The number of events that were sent.
         before: The number of events that an interrupted replay had sent, which this one continues.
-        refused: A line for each event that was not sent, with its position and the reason.
+        rejected: A line for each event that was not sent, with its position and the reason.
     """
 
     now: int = 0
     before: int = 0
-    refused: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
 
 
 def send_corrections(p: Project, file: Path, *, again: bool, tell: Callable[[str], None]) -> Sent:
@@ -156,8 +156,8 @@ class _Correction:
             stream = p.catalog.stream(name)
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
-        known = Origins(p.store, stream).all()
-        identity = known[number - 1].identity if 0 < number <= len(known) else ""
+        origins = Origins(p.store, stream).all()
+        identity = origins[number - 1].identity if 0 < number <= len(origins) else ""
         header = f"{identity}/{partition}/{offset}".encode()
         return _Correction(stream, number, partition, offset, value, where, header)
 
@@ -215,7 +215,7 @@ class _Replay:
             try:
                 read.append(_Correction.of(self._p, raw, where))
             except UsageError as error:
-                self.sent.refused.append(str(error))
+                self.sent.rejected.append(str(error))
         named = {one.key for one in read}
         held = {
             event.key: event
@@ -232,7 +232,7 @@ class _Replay:
                 else:
                     due.append(one)
             except UsageError as error:
-                self.sent.refused.append(str(error))
+                self.sent.rejected.append(str(error))
         due = self._fitting(due)
         for number, one in enumerate(due):
             self._tell(f"{number:,} of {len(due):,} events")
@@ -240,12 +240,12 @@ class _Replay:
                 self._send(one)
                 self.sent.now += 1
             except UsageError as error:
-                self.sent.refused.append(str(error))
+                self.sent.rejected.append(str(error))
             except EnvironmentFault as error:
-                refused = "".join(f"\nnot sent: {line}" for line in self.sent.refused)
+                rejected = "".join(f"\nnot sent: {line}" for line in self.sent.rejected)
                 raise EnvironmentFault(
                     f"{error}; {self.sent.now} of {len(due)} were sent, in the lines before"
-                    f" it{refused}"
+                    f" it{rejected}"
                 ) from None
 
     def _fitting(self, due: list[_Correction]) -> list[_Correction]:
@@ -262,7 +262,7 @@ class _Replay:
                 parsed = parse(rows.withColumn("_timestamp", F.current_timestamp()), stream)
                 for row in parsed.select("_place", REJECT).collect():
                     reasons[theirs[row["_place"]].key] = row[REJECT]
-        self.sent.refused += [
+        self.sent.rejected += [
             f"{one.where}: `value` must fit the schema, or it comes back to quarantine;"
             f" {reasons[one.key]}"
             for one in due

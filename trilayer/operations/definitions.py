@@ -98,8 +98,8 @@ def saved(former: Definitions) -> Definitions:
             f"the catalog did not load, and its changed functions were not tried, within {LOAD_S} s"
         ) from None
     if done.returncode:
-        says = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise UsageError(says.removeprefix("error: "))
+        last_line = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise UsageError(last_line.removeprefix("error: "))
     # Whatever the functions print, and Spark's own process, comes before.
     return Definitions(**json.loads(done.stdout.splitlines()[-1]))
 

@@ -77,10 +77,10 @@ def deliver(
             try:
                 _hand_over(p, sink, publication)
             except Exception as error:  # the author's code can raise anything
-                said = str(error) or "no message"
+                reason = str(error) or "no message"
                 failed.append(
                     f"sink {sink.name!r} has not taken version {publication.version}:"
-                    f" {type(error).__name__}: {said}"
+                    f" {type(error).__name__}: {reason}"
                 )
                 logger.debug("sink %s failed", sink.name, exc_info=True)
                 continue

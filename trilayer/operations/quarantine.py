@@ -263,11 +263,11 @@ def choose(
             streams.
     """
     chosen: list[Quarantined] = []
-    known: set[str] = set()
+    all_reasons: set[str] = set()
     for stream in streams:
         for event in of_streams(store, [stream], values=False):
             reasons = reasons_of(event.reason, stream)
-            known.update(reasons)
+            all_reasons.update(reasons)
             if (event.partition, event.offset) in places or reason in reasons:
                 chosen.append(event)
     left = set(places) - {(event.partition, event.offset) for event in chosen}
@@ -280,7 +280,7 @@ def choose(
     if not chosen:
         raise UsageError(
             "--reason must be one that `trilayer quarantine reasons` prints; got"
-            f" {reason!r}{did_you_mean(str(reason), known)}"
+            f" {reason!r}{did_you_mean(str(reason), all_reasons)}"
         )
     having = sorted({event.stream for event in chosen})
     if places and len(having) > 1:

@@ -124,7 +124,7 @@ def send(
             f"no Kafka broker answers at {bootstrap_servers}: {error}; start `trilayer up`"
         ) from error
     failed: list[BaseException] = []
-    refused = ""
+    unsent = ""
     sent = Sent(UnknownFields(stream))
     started = time.monotonic()
     try:
@@ -136,7 +136,7 @@ def send(
                 ).add_errback(failed.append)
             except KafkaError as error:
                 on = (1, "after") if isinstance(error, MessageSizeTooLargeError) else (0, "with")
-                refused = (
+                unsent = (
                     f"{event.place} can't be sent: {error}; {sent.events:,} were sent, those"
                     f" before it; --skip {skip + sent.events + on[0]} goes on {on[1]} it"
                 )
@@ -168,6 +168,6 @@ def send(
             f"the broker must take every event; it refused one of the first {sent.events:,}:"
             f" {failed[0]}"
         )
-    if refused:
-        raise EnvironmentFault(f"the broker must take every event; {refused}")
+    if unsent:
+        raise EnvironmentFault(f"the broker must take every event; {unsent}")
     return sent

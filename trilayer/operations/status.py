@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import serving_layer
@@ -222,24 +222,13 @@ def project_status(p: Project) -> Status:
         provenance = connection.provenance()
         with connection.snapshot() as snapshot:
             views = {view.name: _view(view, snapshot, provenance) for view in p.catalog.views}
-    standing = status_of(p, provenance, views)
-    if standing.airflow and (not standing.publication or standing.publication.late):
-        standing = replace(standing, airflow=_sections(p, late=True)["airflow"])
-    return standing
-
-
-def status_of(p: Project, provenance: Provenance, views: Mapping[str, ViewStatus]) -> Status:
-    """The present status of the project, whose answers somebody else has asked for.
-
-    Args:
-        p: The project.
-        provenance: What answers are based on, with the lag if it is known.
-        views: The status of each view.
-    """
-    sections = _sections(p, late=False)
+    publication = _publication(p, provenance)
+    sections: dict[str, Any] = {}
+    for extension in extensions().values():
+        sections |= extension.status(p, late=publication is None or publication.late)
     running = sections.pop("processes", [])
     return Status(
-        publication=_publication(p, provenance),
+        publication=publication,
         streams={name: _stream(p, name, at) for name, at in provenance.streams.items()},
         views=views,
         changelogs={
@@ -271,7 +260,7 @@ def _alerts(p: Project, running: Sequence[Any]) -> dict[str, AlertStatus]:
     started_ms = parse_time(judge.started_at) if judge else None
     published = Publications(p.store).in_force()
     memories = (published.memories if published else None) or {}
-    found: dict[str, AlertStatus] = {}
+    alerts: dict[str, AlertStatus] = {}
     for group in p.catalog.alert_groups:
         generation, state = AlertGenerations(p.store, group).newest(), None
         if p.store.exists(path := layout.alert_state(group.name)):
@@ -289,7 +278,7 @@ def _alerts(p: Project, running: Sequence[Any]) -> dict[str, AlertStatus]:
             of_it = state if state and judging and state.generation == judging.number else None
             if of_it and started_ms and not note:
                 note = stalled(of_it, started_ms, now_ms(), p.settings.alerts.boundary_s)
-            found[alert.name] = AlertStatus(
+            alerts[alert.name] = AlertStatus(
                 stream=alert.source.name,
                 topic=alert.topic,
                 generation=judging.number if judging else None,
@@ -303,7 +292,7 @@ def _alerts(p: Project, running: Sequence[Any]) -> dict[str, AlertStatus]:
                 scattered=memory.scattered if memory else 0,
                 note=note,
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(alerts.items()))
 
 
 def stalled(state: AlertState, started_ms: int, at_ms: int, boundary_s: int) -> str:
@@ -390,11 +379,3 @@ def _publication(p: Project, provenance: Provenance) -> PublicationStatus | None
         looked_t=format_time(look.t_ms) if look else None,
         held=HeldStatus(by.who, by.why, format_time(by.since_ms // 1000 * 1000)) if by else None,
     )
-
-
-def _sections(p: Project, *, late: bool) -> dict[str, Any]:
-    """The sections of all extensions."""
-    sections: dict[str, Any] = {}
-    for extension in extensions().values():
-        sections |= extension.status(p, late=late)
-    return sections

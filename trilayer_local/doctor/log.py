@@ -79,10 +79,10 @@ def check_topics(p: Subject) -> Iterator[str]:
                 )
                 continue
             log.check_append_time(topic)
-            known = Origins(p.store, stream).present()
-            if known:
-                check_same_topic(stream, known.topic_id, topic)
-                check_log(stream, topic, known, Master(p.store, stream).longest_chain(), log)
+            origin = Origins(p.store, stream).present()
+            if origin:
+                check_same_topic(stream, origin.topic_id, topic)
+                check_log(stream, topic, origin, Master(p.store, stream).longest_chain(), log)
             cleanup = log.setting(topic, "cleanup.policy")
             if "compact" in cleanup:
                 raise TrilayerError(

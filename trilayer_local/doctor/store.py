@@ -159,11 +159,11 @@ def check_definitions(p: Subject) -> Iterator[str]:
                 f" {publication.version}; run `trilayer batch run`"
             )
     for stream in catalog.streams:
-        known = Generations(store, stream).all()
-        if known and known[-1].fingerprint != catalog.stream_fingerprint(stream):
+        generations = Generations(store, stream).all()
+        if generations and generations[-1].fingerprint != catalog.stream_fingerprint(stream):
             raise TrilayerError(
                 f"the speed layer must run the definitions of stream {stream.name!r} as they are;"
-                f" generation {known[-1].number} runs others; run `trilayer speed restart` beside"
-                " `trilayer up`, or start `trilayer speed run` again"
+                f" generation {generations[-1].number} runs others; run `trilayer speed restart`"
+                " beside `trilayer up`, or start `trilayer speed run` again"
             )
     yield "definitions are those that both layers run" if publication else "nothing published yet"

@@ -48,26 +48,26 @@ def verify_alerts(
     Raises:
         IntegrityError: A file of the publication, or that of a profile, is missing or altered.
     """
-    found: dict[str, AlertFindings] = {}
+    findings: dict[str, AlertFindings] = {}
     rows = _below(state, records)
     store = state.project.store
     for group in state.project.catalog.groups_of(state.stream):
         by_generations: dict[str, list[tuple[Alert, PublishedAlert]]] = {}
         kept: dict[str, list[AlertGeneration] | None] = {}
         for alert in group.alerts:
-            known = (published.alerts or {}).get(alert.name) if published else None
-            if known is None or known.fingerprint != alert.fingerprint:
-                found[alert.name] = AlertFindings(
+            published_alert = (published.alerts or {}).get(alert.name) if published else None
+            if published_alert is None or published_alert.fingerprint != alert.fingerprint:
+                findings[alert.name] = AlertFindings(
                     not_compared="the publication in force does not have its present definition"
                 )
                 continue
-            generations = _kept(alert, known, group, store)
+            generations = _kept(alert, published_alert, group, store)
             kept[repr(generations)] = generations
-            by_generations.setdefault(repr(generations), []).append((alert, known))
+            by_generations.setdefault(repr(generations), []).append((alert, published_alert))
         for key, together in by_generations.items():
-            found |= _verified(duck, together, rows, kept[key], store, few=records.few)
+            findings |= _verified(duck, together, rows, kept[key], store, few=records.few)
         notes.wrong += _memory_faults(duck, group, rows, published, state, records)
-    return found
+    return findings
 
 
 def _below(state: StreamState, records: Records) -> DataFrame | None:
@@ -86,14 +86,14 @@ def _below(state: StreamState, records: Records) -> DataFrame | None:
 
 
 def _kept(
-    alert: Alert, known: PublishedAlert, group: AlertGroup, store: Store
+    alert: Alert, published_alert: PublishedAlert, group: AlertGroup, store: Store
 ) -> list[AlertGeneration] | None:
     """The newest generations whose profiles are all kept; None for an alert without a profile."""
     if alert.profile is None:
         return None
     recorded = AlertGenerations(store, group).of(alert.name, alert.fingerprint)
     kept: list[AlertGeneration] = []
-    for one in reversed(as_judged(recorded, known.judged or ())):
+    for one in reversed(as_judged(recorded, published_alert.judged or ())):
         profile = one.profiles.get(alert.profile.name)
         if profile is not None and not store.exists(profile.file.path):
             break
@@ -116,10 +116,10 @@ def _verified(
         raised = spark_rules.raised(group, rows.withColumn(NEW, F.lit(True)), generations, store)
         table = (raised.coalesce(1) if few else raised).selectExpr("alert", *_PLACED_SPARK)
         _insert(duck, "judged_again", table.toArrow())
-    found = {}
-    for alert, known in together:
+    findings = {}
+    for alert, published_alert in together:
         _create(duck, "published")
-        for file in known.files:
+        for file in published_alert.files:
             read = store.read_table(file, [*_SCHEMA.names[:3], "created_at", "payload"])
             duck.register("one_file", read)
             duck.execute(
@@ -132,12 +132,12 @@ def _verified(
             judged = f"{by} IS NOT NULL"
         own = f"(FROM judged_again SELECT * EXCLUDE (alert) WHERE alert = {literal(alert.name)})"
         compared = _compare(duck, own, f"(FROM published WHERE {judged})")
-        found[alert.name] = replace(
+        findings[alert.name] = replace(
             compared,
             not_judged=_count(duck, f"FROM published WHERE NOT ({judged})"),
             since=_since(generations),
         )
-    return found
+    return findings
 
 
 _PLACED_SPARK = (

@@ -227,9 +227,9 @@ def _alert_version_faults(
     of = versions.get(one.version or 0)
     if of is not None and stream in of.streams:
         cut = of.streams[stream].cut
-        known = {partition: cut[partition] for partition in one.alert_from if partition in cut}
+        expected = {partition: cut[partition] for partition in one.alert_from if partition in cut}
         start = {partition: o for partition, o in one.read_from.items() if partition in cut}
-        yield from _unlike(path, "start", start, known)
+        yield from _unlike(path, "start", start, expected)
         memory = (of.memories or {}).get(group.name)
         yield from _unlike(path, "memory", [*one.memory], [*memory.files] if memory else [])
     of_views = {view.name: view.stream.name for view in group.profiles}

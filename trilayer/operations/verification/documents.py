@@ -26,13 +26,13 @@ def publication_faults(store: Store, publication: Publication) -> Iterator[str]:
     if run is not None:
         own = {name: stream.cut for name, stream in publication.streams.items()}
         identities = {name: stream.topic_id for name, stream in publication.streams.items()}
-        for what, said, there in (
+        for what, stated, actual in (
             ("T", publication.t, run.t),
             ("cuts", own, {name: cut for name, cut in run.cuts.items() if name in own}),
             ("origins", identities, {n: i for n, i in run.topic_ids.items() if n in own}),
         ):
-            if said != there:
-                yield f"its {what} must be that of its run {run.token}, {there}; got {said}"
+            if stated != actual:
+                yield f"its {what} must be that of its run {run.token}, {actual}; got {stated}"
     if publication.kind not in ("incremental", "full"):
         yield f"its kind must be incremental or full; got {publication.kind!r}"
     if publication.base is not None and publication.base >= publication.version:

@@ -176,14 +176,14 @@ def _key_fault(row: Mapping[str, Any]) -> str:
         row["_kind"]
     ]
     names = {"left_": "recomputed ", "right_": "answered "}
-    said = []
+    cells = []
     for name, value in row.items():
         prefix = next((p for p in names if name.startswith(p)), "")
         if name == TICK and value is not None:
-            said.append(f"tick={format_time(value)}")
+            cells.append(f"tick={format_time(value)}")
         elif name not in ("_kind", TICK):
-            said.append(f"{names.get(prefix, '')}{name.removeprefix(prefix)}={value}")
-    return f"{kind}: {', '.join(said)}"
+            cells.append(f"{names.get(prefix, '')}{name.removeprefix(prefix)}={value}")
+    return f"{kind}: {', '.join(cells)}"
 
 
 def range_text(r: Range) -> str:

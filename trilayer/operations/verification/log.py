@@ -63,13 +63,13 @@ def ranges_of_log(state: StreamState, notes: Notes) -> LogRanges:
             or topic.id != state.present.topic_id
             or (above and state.identity != state.present.identity)
         ):
-            said = _other_log(state, topic)
+            reason = _other_log(state, topic)
             if above:
                 raise LogError(
                     f"stream {state.stream.name!r}: to verify the records above the cut takes"
-                    f" the log, {said}"
+                    f" the log, {reason}"
                 )
-            notes.not_compared.append(f"nothing could be compared with the log, {said}")
+            notes.not_compared.append(f"nothing could be compared with the log, {reason}")
             return LogRanges({}, {})
         beginning, end = log.beginning(topic), log.end(topic)
     ingested = end_of(state.own)
@@ -123,15 +123,14 @@ def ranges_of_log(state: StreamState, notes: Notes) -> LogRanges:
 
 def _other_log(state: StreamState, topic: Topic | None) -> str:
     """Why the present log is not the one on which the answers are based."""
-    known = state.present.topic_id
-    if topic and topic.id == known:
+    if topic and topic.id == state.present.topic_id:
         return (
             "but a loss was accepted since, so that the log counts in a new origin;"
             " run `trilayer batch run`"
         )
     there = f"the topic has id {topic.id}" if topic else "there is no such topic"
     return (
-        f"topic {state.stream.topic!r} with id {known}, but {there}; restore the"
+        f"topic {state.stream.topic!r} with id {state.present.topic_id}, but {there}; restore the"
         " topic, or run `trilayer batch run --accept-loss`"
     )
 

@@ -59,7 +59,7 @@ def check_publication(state: StreamState) -> Iterator[str]:
                 f" {range_text(Range(*sorted((cut, reached))))} are"
                 f" {'in no layer' if cut > reached else 'in both layers'}"
             )
-    for what, said, there in (
+    for what, stated, actual in (
         ("records", state.published.events, sum(i.events for i in state.below)),
         (
             "records in quarantine",
@@ -68,8 +68,8 @@ def check_publication(state: StreamState) -> Iterator[str]:
         ),
         ("lost offsets", state.published.lost, sum(size(i.lost) for i in state.below)),
     ):
-        if said != there:
-            yield f"the publication counts {said:,} {what}, its intervals {there:,}"
+        if stated != actual:
+            yield f"the publication counts {stated:,} {what}, its intervals {actual:,}"
 
 
 def check_files(state: StreamState, groups: Sequence[Group]) -> list[str]:

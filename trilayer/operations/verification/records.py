@@ -214,10 +214,10 @@ def _slot_sql(state: StreamState) -> str:
         f"array({', '.join(f'{offsets.get(q, 0)}L' for q in partitions)})[_partition]"
         for offsets in (at.cut, at.head)
     )
-    known = f"_partition < {len(partitions)}"
+    listed = f"_partition < {len(partitions)}"
     below = f"{_NUMBER} < {len(state.below)}"
     return (
-        f"CASE WHEN {FILE} IS NOT NULL THEN IF({below}, 0, -1) WHEN NOT ({known}) THEN -1 WHEN"
+        f"CASE WHEN {FILE} IS NOT NULL THEN IF({below}, 0, -1) WHEN NOT ({listed}) THEN -1 WHEN"
         f" _offset >= {cut} AND _offset < {head} THEN coalesce(_tick_number, -1) ELSE -1 END"
     )
 

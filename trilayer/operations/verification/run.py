@@ -154,12 +154,12 @@ def _findings(state: StreamState, records: Records, notes: Notes) -> StreamFindi
     above = sum(group.records for group in counted if group.file is None)
     unfit = sum(group.unfit for group in counted)
     wrong = list(notes.wrong)
-    for layer, said, there in (
+    for layer, stated, actual in (
         ("the publication counts", batch, below),
         ("the segments count", at.speed_events, above),
     ):
-        if said != there:
-            wrong.append(f"{layer} {said:,} records, {there:,} are there")
+        if stated != actual:
+            wrong.append(f"{layer} {stated:,} records, {actual:,} are there")
     if unfit != quarantined:
         wrong.append(f"the layers have quarantined {quarantined:,} records, {unfit:,} do not fit")
     return StreamFindings(
@@ -177,16 +177,16 @@ def _findings(state: StreamState, records: Records, notes: Notes) -> StreamFindi
 
 def _damaged_files(store: Store, published: Publication | None) -> list[str]:
     """Files of other kept versions that were changed, which a rollback would need."""
-    known = {file.path for file in published.files} if published else set()
+    verified = {file.path for file in published.files} if published else set()
     wrong = []
     for version in Publications(store).versions():
         wrong += [
             f"version {version.version}: {fault}" for fault in publication_faults(store, version)
         ]
         for name, file in _files_of(version):
-            if file.path in known:
+            if file.path in verified:
                 continue
-            known.add(file.path)
+            verified.add(file.path)
             try:
                 store.check(file)
             except IntegrityError as error:

@@ -28,12 +28,12 @@ def _wrong_counts(state: StreamState, groups: Sequence[Group]) -> Iterator[str]:
             f"segment {commit.name} of tick {format_time(segment.tick)},"
             f" {ranges_text(segment.ranges)},"
         )
-        for name, said, there in (
+        for name, stated, actual in (
             ("records", segment.events, sum(g.records for g in covered)),
             ("quarantined records", segment.quarantined, sum(g.unfit for g in covered)),
         ):
-            if said != there:
-                yield f"{what} counts {said:,} {name}, the log holds {there:,}"
+            if stated != actual:
+                yield f"{what} counts {stated:,} {name}, the log holds {actual:,}"
         for name, stamp, in_log in (
             ("first", segment.oldest_ms, min((g.oldest_ms for g in covered), default=None)),
             ("last", segment.newest_ms, max((g.newest_ms for g in covered), default=None)),
@@ -62,11 +62,11 @@ def _wrong_ticks(state: StreamState, groups: Sequence[Group]) -> Iterator[str]:
     own = of_origin(state.chain, state.identity)
     # A cut whose own T is not confirmed by a clock is assigned to a T that is not on the grid, and
     # says nothing about ticks.
-    known = [
+    cuts = [
         (t_ms, i.ranges) for t_ms, i in zip(rising_ts(own), own, strict=True) if t_ms % tick_ms == 0
     ]
     for partition, of_partition in sorted(by_partition.items()):
-        recorded = [(ranges[partition].end, t_ms) for t_ms, ranges in known if partition in ranges]
+        recorded = [(ranges[partition].end, t_ms) for t_ms, ranges in cuts if partition in ranges]
         ends = [end for end, _ in recorded]
         of_partition.sort(key=lambda g: g.low)
         least_after = [g.oldest_ms for g in of_partition[1:]] + [1 << 62]
