@@ -19,7 +19,7 @@ import psutil
 from kafka import KafkaAdminClient
 from kafka.errors import RetriableError
 
-from trilayer_core.errors import ConflictError, EnvironmentFault
+from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime import jars as locked_jars
 from trilayer_core.runtime import java
 from trilayer_core.runtime.file_lock import exclusive
@@ -59,31 +59,25 @@ def start(
     jars: Path,
     echo: Callable[[str], None],
     heap_mb: int = 384,
-    port: int | None = None,
     die_with_parent: bool = True,
 ) -> Broker:
     """Starts the broker of `home`, and returns when it answers requests.
 
     Its jars are those of the lock in `jars`. The storage is formatted on first use. `home/kafka`
     has server.properties and the data, `home/logs/kafka.log` the log, and `home/processes` the
-    broker's record, which `processes.list_running(home)` includes. The port is `port`, else the
-    previous one, else a free one. A running broker of this home is returned, unless its starter
+    broker's record, which `processes.list_running(home)` includes. The port is the previous one if
+    it is free, else another. A running broker of this home is returned, unless its starter
     crashed and it should have ended with it: then it is ended and started again. `processes.start`
     explains `die_with_parent`.
 
     Raises:
         EnvironmentFault: It does not start. The message has the end of its log.
-        ConflictError: `port` is taken, or the broker runs on another one.
+        ConflictError: A process of that name runs that is not the broker.
     """
     with exclusive(home / "kafka" / ".lock"):
         broker = running(home)
         record = processes.running(home, NAME)
         if broker is not None and record is not None and not processes.is_leftover(record):
-            if port is not None and broker.bootstrap != f"127.0.0.1:{port}":
-                raise ConflictError(
-                    f"the broker of {home} must be on port {port}; got {broker.bootstrap}; stop it"
-                    " first"
-                )
             try:
                 with shown("Waiting for Kafka", echo=echo, after_s=5):
                     _wait_until_ready(broker, record)
@@ -96,7 +90,7 @@ def start(
             processes.terminate(record, home=home)
         processes.end_remains(home, NAME)
         for last in (False, False, True):
-            _write_properties(home, port)
+            _write_properties(home)
             if not _data(home).exists():
                 with shown(f"Formatting Kafka's storage in {_data(home)}", echo=echo):
                     _format(home, jars)
@@ -120,9 +114,7 @@ def start(
                 with shown("Starting Kafka", echo=echo):
                     _wait_until_ready(broker, record)
             except BaseException as error:
-                patience_s = (
-                    5.0 if isinstance(error, Exception) else 1.0
-                )  # an interrupt is not delayed
+                patience_s = 5.0 if isinstance(error, Exception) else 1.0  # for an interrupt
                 processes.terminate(record, home=home, timeout_s=patience_s, last_s=0.5)
                 if last or _PORT_TAKEN not in str(error):
                     raise
@@ -195,13 +187,13 @@ def _answers(bootstrap: str) -> bool:
         client.close()
 
 
-def _write_properties(home: Path, port: int | None) -> None:
+def _write_properties(home: Path) -> None:
     """Writes server.properties, with the previous ports if they are free.
 
     The data does not depend on the ports.
     """
     before = _read_properties(home)
-    client_port = choose_port(port, before.get("trilayer.port"))
+    client_port = choose_port(None, before.get("trilayer.port"))
     controller_port = choose_port(
         None, before.get("trilayer.controller.port"), not_this=client_port
     )

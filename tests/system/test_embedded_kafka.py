@@ -15,7 +15,7 @@ from kafka.admin import NewTopic
 from tests.support.places import PROJECT
 from tests.support.waiting import until
 from trilayer.operations import sending
-from trilayer_core.errors import ConflictError, EnvironmentFault
+from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.settings import default_jars
 from trilayer_local import kafka, processes
@@ -42,8 +42,8 @@ def other_home(tmp_path):
     kafka.stop(tmp_path / "other", timeout_s=5)
 
 
-def start(home, **options):
-    return kafka.start(home, jars=JARS, echo=lambda _: None, **options)
+def start(home):
+    return kafka.start(home, jars=JARS, echo=lambda _: None)
 
 
 def produce(broker, topic, values, **options):
@@ -121,7 +121,7 @@ def test_records_and_port_survive_a_kill_and_records_a_move(home):
             holder.close()
 
 
-def test_two_homes_do_not_disturb_each_other_and_a_port_can_be_asked_for(home, other_home):
+def test_two_homes_do_not_disturb_each_other(home, other_home):
     one, other = start(home), start(other_home)
     assert one.bootstrap != other.bootstrap
     assert {kafka.running(home), kafka.running(other_home)} == {one, other}
@@ -129,13 +129,6 @@ def test_two_homes_do_not_disturb_each_other_and_a_port_can_be_asked_for(home, o
     assert kafka.running(home) == one
     create_topic(one, "still-there")
     assert start(home) == one
-    port = int(one.bootstrap.split(":")[1])
-    with pytest.raises(ConflictError, match=f"port {port} must be free"):
-        start(other_home, port=port)
-    with pytest.raises(ConflictError, match=f"must be on port {port + 1}; got {one.bootstrap}"):
-        start(home, port=port + 1)
-    kafka.stop(home)
-    assert start(other_home, port=port).bootstrap == one.bootstrap
 
 
 def test_the_record_of_a_process_decides_which_one_is_the_broker(home):

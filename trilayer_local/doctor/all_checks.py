@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from trilayer_core.errors import EnvironmentFault
-from trilayer_local.doctor import alerts, log, machine, store
+from trilayer_local.doctor import log, machine, store
 from trilayer_local.doctor.examination import Check, Subject, examine
 
 logger = logging.getLogger("trilayer.checks")
@@ -36,7 +36,7 @@ CHECKS = (
     Check("topics", log.check_topics),
     Check("fields", log.check_fields),
     Check("clocks", log.check_clocks),
-    Check("alerts", alerts.check_alerts),
+    Check("alerts", machine.check_alerts),
     Check("files", store.check_files),
     Check("leftovers", store.check_leftovers),
     Check("definitions", store.check_definitions),

@@ -49,6 +49,22 @@ def check_catalog(p: Subject) -> Iterator[str]:
     yield f"{name}: {len(catalog.views)} views on {', '.join(s.name for s in catalog.streams)}"
 
 
+def check_alerts(p: Subject) -> Iterator[str]:
+    """Checks that alerts get all events of a key; `trilayer status` shows whether they run."""
+    for group in p.catalog.alert_groups:
+        names = ", ".join(alert.name for alert in group.alerts)
+        if group.last and group.stream.record_key is None:
+            yield Note(
+                f"{names}: a rule looks at earlier events of its partition, and stream"
+                f" {group.stream.name!r} has no record_key; declare the column whose value is the"
+                " key of each record, so that all events of a key are in one partition"
+            )
+        else:
+            yield f"{names}: on {group.stream.name}"
+    if not p.catalog.alerts:
+        yield "the catalog has none"
+
+
 def check_java(p: Subject) -> Iterator[str]:
     """Checks that there is a Java for Spark and Kafka."""
     yield f"Java 17 or newer: {java.java_executable()}"

@@ -7,8 +7,8 @@ import pytest
 from trilayer import Alert, Catalog, Stream, View, count
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
-from trilayer_local.doctor.alerts import check_alerts
 from trilayer_local.doctor.examination import Note
+from trilayer_local.doctor.machine import check_alerts
 
 
 @pytest.mark.parametrize(
