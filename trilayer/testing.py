@@ -197,7 +197,7 @@ class _Reading:
     now: datetime | None
 
     def function(self, sql: str) -> Field:
-        """The function that stands for an expression."""
+        """Returns the function that stands for an expression."""
         if sql in self.expressions:
             return self.expressions[sql]
         if re.fullmatch(r"\w+|`[^`]+`", sql):
@@ -224,7 +224,7 @@ class _Reading:
         )
 
     def aggregation(self, measure: Measure, *, positioned: bool) -> Aggregation:
-        """The aggregate with functions in place of SQL."""
+        """Returns the aggregate with functions in place of SQL."""
         declared = measure.aggregate
         options = {f.name: getattr(declared, f.name) for f in fields(declared)}
         value, by, where = (options.pop(name, None) for name in ("value", "by", "where"))
@@ -281,7 +281,7 @@ def answer(
 def _sessions(
     groups: Mapping[tuple[Hashable, ...], list[Event]], place: int, part: Sessions
 ) -> dict[tuple[Hashable, ...], list[Event]]:
-    """The groups by session of those by moment: the moment is at this place of the key."""
+    """Returns the groups by session of those by moment: the moment is at this place of the key."""
     moments: dict[tuple[Hashable, ...], list[Value]] = {}
     for key in groups:
         moments.setdefault((*key[:place], *key[place + 1 :]), []).append(key[place])
@@ -368,7 +368,7 @@ def _histogram(values: Sequence[Value], bounds: Sequence[Any]) -> list[int]:
 
 
 def _spread(kind: str, values: Sequence[Value]) -> Value:
-    """The sample variance or its root, from exact arithmetic, rounded once."""
+    """Returns the sample variance or its root, from exact arithmetic, rounded once."""
     if len(values) < 2:
         return None
     if any(isinstance(v, float) and not math.isfinite(v) for v in values):
@@ -385,7 +385,7 @@ def _quantiles(values: Sequence[Value], quantiles: Sequence[float]) -> list[floa
 
 
 def _collected(aggregation: Aggregation, events: Sequence[Event]) -> list[Value]:
-    """The values of the events with the largest `by`, one after the other."""
+    """Returns the values of the events with the largest `by`, one after the other."""
     values: list[Value] = []
     left = list(events)
     latest = replace(aggregation, kind="latest")

@@ -75,7 +75,7 @@ class Airflow:
     password: str
 
     def client(self) -> httpx.Client:
-        """A client of its REST API (/api/v2) that is logged in."""
+        """Returns a client of its REST API (/api/v2) that is logged in."""
         user = {"username": self.user, "password": self.password}
         answer = httpx.post(f"{self.url}/auth/token", json=user, timeout=TIMEOUT_S)
         answer.raise_for_status()
@@ -107,7 +107,7 @@ class _Again(httpx.HTTPTransport):
 
 
 def is_installed() -> bool:
-    """Whether the package is installed, without importing it."""
+    """Returns whether the package is installed, without importing it."""
     return importlib.util.find_spec("airflow") is not None
 
 
@@ -218,7 +218,7 @@ def pause(api: httpx.Client, dag_id: str, paused: bool = True) -> None:
 
 
 def runs(api: httpx.Client, dag_id: str, *states: str) -> list[str]:
-    """The ids of the DAG's runs in one of the states."""
+    """Returns the ids of the DAG's runs in one of the states."""
     answer = api.get(f"/dags/{dag_id}/dagRuns", params={"state": list(states)})
     answer.raise_for_status()
     return [run["dag_run_id"] for run in answer.json()["dag_runs"]]
@@ -246,7 +246,7 @@ def blocked_by(airflow: Airflow, dag_id: str) -> str:
 
 
 def running(home: Path) -> Airflow | None:
-    """The Airflow that is running in `home`, or None."""
+    """Returns the Airflow that is running in `home`, or None."""
     if any(processes.running(home, name) is None for name in PROCESSES):
         return None
     return _at(json.loads((home / "airflow" / "state.json").read_text()))
@@ -285,7 +285,7 @@ def status(home: Path, *, late: bool) -> AirflowStatus | None:
 
 
 def password_file(home: Path) -> Path:
-    """The file with the password of Airflow's user, which only this user can read."""
+    """Returns the file with the password of Airflow's user, which only this user can read."""
     return home / "airflow" / "passwords.json"
 
 
@@ -308,7 +308,7 @@ def _at(state: Mapping[str, str]) -> Airflow:
 
 
 def _state(folder: Path, port: int) -> dict[str, str]:
-    """The port, the password and the keys, which are chosen once.
+    """Returns the port, the password and the keys, which are chosen once.
 
     The password is in a file that only this user can read.
     """
@@ -439,7 +439,7 @@ runpy.run_module("airflow", None, "__main__", True)
 
 
 def _command(project: Path, *arguments: str) -> list[str]:
-    """The command `airflow ARGUMENTS`, which searches the project's modules last.
+    """Returns the command `airflow ARGUMENTS`, which searches the project's modules last.
 
     They therefore do not shadow Airflow's own.
     """
@@ -447,7 +447,7 @@ def _command(project: Path, *arguments: str) -> list[str]:
 
 
 def is_healthy(airflow: Airflow) -> bool:
-    """Whether Airflow answers and reports that all components are healthy.
+    """Returns whether Airflow answers and reports that all components are healthy.
 
     These are its database, scheduler, DAG processor and triggerer.
     """

@@ -136,7 +136,7 @@ def stop(home: Path, *, timeout_s: float = 30) -> None:
 
 
 def running(home: Path) -> Broker | None:
-    """The broker of `home` if it is alive; it may still be starting.
+    """Returns the broker of `home` if it is alive; it may still be starting.
 
     It is identified by the recorded pid and creation time, and by server.properties in its command
     line.
@@ -281,7 +281,7 @@ def _format(home: Path, jars: Path) -> None:
 
 
 def _java(jars: Path) -> list[str]:
-    """The command up to the main class, with only the jars of the lock on the class path."""
+    """Returns the command up to the main class; the class path has only the lock's jars."""
     class_path = locked_jars.paths(locked_jars.KAFKA_BROKER, jars)
     missing = [path.name for path in class_path if not path.exists()]
     if missing:

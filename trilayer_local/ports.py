@@ -36,7 +36,7 @@ def choose_port(wanted: int | None, before: str | None, not_this: int | None = N
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that was free at the time of the call.
+    """Returns a port of 127.0.0.1 that was free at the time of the call.
 
     It is none that the system gives to outgoing connections. One of those would take it now and
     then before the server for which it was chosen has started.
@@ -48,7 +48,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port of 127.0.0.1."""
+    """Returns whether a server could listen on this port of 127.0.0.1."""
     with socket.socket() as probe:
         # Connections of a previous server may still be closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

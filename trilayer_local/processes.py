@@ -139,7 +139,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def running(home: Path, name: str) -> Process | None:
-    """The process that is running under `name`, or None.
+    """Returns the process that is running under `name`, or None.
 
     A process with the recorded pid but another creation time is a different one.
     """
@@ -148,7 +148,7 @@ def running(home: Path, name: str) -> Process | None:
 
 
 def last_started(home: Path, name: str) -> Process | None:
-    """The process that was last started under `name`, whether or not it is running.
+    """Returns the process that was last started under `name`, whether or not it is running.
 
     None if it was ended by this module.
     """
@@ -156,17 +156,17 @@ def last_started(home: Path, name: str) -> Process | None:
 
 
 def list_running(home: Path) -> list[Process]:
-    """All processes recorded in `home` that are alive, by name."""
+    """Returns all processes recorded in `home` that are alive, by name."""
     return [process for process in _records(home) if is_alive(process)]
 
 
 def is_alive(process: Process) -> bool:
-    """Whether this process is running; a zombie is not."""
+    """Returns whether this process is running; a zombie is not."""
     return _find(process) is not None
 
 
 def exit_status(process: Process) -> int | None:
-    """The exit status of a process that this one started; negative for a signal.
+    """Returns the exit status of a process that this one started; negative for a signal.
 
     None while it is running, or if it is unknown.
     """
@@ -235,12 +235,12 @@ def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
 
 
 def is_leftover(process: Process) -> bool:
-    """Whether `process` should have ended with its starter, which is gone."""
+    """Returns whether `process` should have ended with its starter, which is gone."""
     return process.die_with_parent and not _starter_lives(process)
 
 
 def log_tail(process: Process, lines: int = 30) -> str:
-    """The last lines that it wrote to its log, at most 64 KiB.
+    """Returns the last lines that it wrote to its log, at most 64 KiB.
 
     Output of earlier processes of the same name is not included.
     """
@@ -266,7 +266,7 @@ def _find(process: Process) -> psutil.Process | None:
 
 
 def _token(process: psutil.Process, within_s: float = 0.0) -> str | None:
-    """The token in a process's environment; Linux shows none while the process calls exec."""
+    """Returns the token in a process's environment, which Linux hides while it calls exec."""
     deadline = time.monotonic() + within_s
     try:
         while not (environment := process.environ()) and time.monotonic() < deadline:
@@ -312,7 +312,7 @@ def _is_anothers(process: Process) -> bool:
 
 
 def _is_renamed(candidate: psutil.Process, process: Process) -> bool:
-    """Whether a candidate is in the process's session, and its environment is empty.
+    """Returns whether a candidate is in the process's session, and its environment is empty.
 
     A process that changes its title, as the workers of Airflow's scheduler do, overwrites its
     environment, and with it the token. While one of them lives, the system gives the number of its
@@ -339,7 +339,7 @@ def _starter_lives(process: Process) -> bool:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Whether a process is running.
+    """Returns whether a process is running.
 
     A zombie is not, once its last thread, which may still hold ports and files, has ended.
     """
@@ -352,7 +352,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _is_ending(process: Process) -> bool:
-    """Whether the kernel is terminating the process.
+    """Returns whether the kernel is terminating the process.
 
     Its memory, including the command line, is released before its ports and files.
     """
@@ -415,7 +415,7 @@ def _write(path: Path, process: Process) -> None:
 
 
 def memory_mib(pid: int) -> int:
-    """The resident memory of a process and its descendants."""
+    """Returns the resident memory of a process and its descendants."""
     try:
         root = psutil.Process(pid)
         return (

@@ -107,7 +107,7 @@ class Interrupt:
 
 
 def dag_folders(project: Path) -> dict[str, Path]:
-    """The folders of trilayer's DAGs, and of the project's own in its folder `dags`."""
+    """Returns the folders of trilayer's DAGs, and of the project's own in its folder `dags`."""
     own = project / "dags"
     return {"trilayer": DAGS} | (
         {"project": own} if own.is_dir() and own.resolve() != DAGS.resolve() else {}
@@ -267,7 +267,7 @@ class Stack:
         )
 
     def ready_file(self, name: str) -> Path:
-        """The file that a process beside the speed layer writes once it works."""
+        """Returns the file that a process beside the speed layer writes once it works."""
         return self._home / f"{name}.ready"
 
     def _start_companion(self, companion: Companion) -> processes.Process:
@@ -416,7 +416,7 @@ class Stack:
                 airflow.start_again(name, self._home, **self._airflow_arguments())
 
     def _starts_again(self, name: str, called: str) -> bool:
-        """Whether the process has ended by itself and is to be started again now."""
+        """Returns whether the process has ended by itself and is to be started again now."""
         if processes.running(self._home, name) is not None:
             self._again_at.pop(name, None)
             return False

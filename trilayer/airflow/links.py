@@ -16,7 +16,7 @@ class PublicationLink(BaseOperatorLink):
     name = "Publication"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """The address of the page; that of all publications if the task has none."""
+        """Returns the address of the page; that of all publications if the task has none."""
         version = getattr(operator, "version", None)
         return _page(f"publications/{version}" if version else "publications")
 
@@ -27,12 +27,12 @@ class ConsoleLink(BaseOperatorLink):
     name = "Console"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """The address of the page."""
+        """Returns the address of the page."""
         return _page("")
 
 
 def console_address(settings: Settings) -> str:
-    """The address of the console; empty if none is known."""
+    """Returns the address of the console; empty if none is known."""
     ready = settings.home / "serve.ready"  # written by the server of `trilayer up`
     if settings.console_url or not ready.exists():
         return settings.console_url

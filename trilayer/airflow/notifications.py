@@ -90,7 +90,10 @@ def forget_causes(settings: Settings) -> None:
 
 
 def _send(notifier: str | Mapping[str, Any], context: dict[str, Any]) -> bool:
-    """Whether a notifier has sent the message. It is the user's code, and can raise anything."""
+    """Returns whether a notifier has sent the message.
+
+    It is the user's code, and can raise anything.
+    """
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # the notifier may be a module of the project
     given = {"notifier": notifier} if isinstance(notifier, str) else dict(notifier)

@@ -177,7 +177,7 @@ class TrilayerOperator(BaseOperator):
         )
 
     def _ended_by(self, number: signal.Signals) -> str:
-        """Why a command that a signal has ended did so, and what to do."""
+        """Returns why a command that a signal has ended did so, and what to do."""
         if self._killed:
             return (
                 "was stopped with the task, because that was marked or deleted in Airflow or its"
@@ -281,7 +281,7 @@ For a publication, `views` becomes the rows of each view.
 
 
 def numbers_of(answer: Any) -> dict[str, Any]:
-    """The numbers in an answer, by name, each as a number or a short text.
+    """Returns the numbers in an answer, by name, each as a number or a short text.
 
     Airflow's pages show these without unfolding them.
 
@@ -341,7 +341,7 @@ def _of_reconciliation(views: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]
 
 
 def _short(value: Any) -> Any:
-    """A value in a form that fits into one line of a page."""
+    """Returns a value in a form that fits into one line of a page."""
     if not isinstance(value, dict):
         return value
     if all(str(name).isdigit() for name in value):  # the offsets of partitions
@@ -381,7 +381,7 @@ class PublishOperator(TrilayerOperator):
 
 
 def _extra(answer: Mapping[str, Any], view: str) -> dict[str, Any]:
-    """The extra of the event of a view's Asset."""
+    """Returns the extra of the event of a view's Asset."""
     counts = {
         "rows": answer["views"],
         "changed_keys": answer["changed_keys"],

@@ -93,12 +93,12 @@ def tail(
 
 
 def latency_ms(alert: serving_layer.RaisedAlert) -> int:
-    """The time from the event's append to that of the alert, in ms."""
+    """Returns the time from the event's append to that of the alert, in ms."""
     return (alert.seen_at - alert.created_at) // timedelta(milliseconds=1)
 
 
 def text_line(alert: serving_layer.RaisedAlert) -> str:
-    """An alert for people."""
+    """Returns an alert for people."""
     key, event = alert.key or {}, alert.event or {}
     others = {name: value for name, value in event.items() if name not in key}
     created = plain(alert.created_at)
@@ -107,7 +107,7 @@ def text_line(alert: serving_layer.RaisedAlert) -> str:
 
 
 def json_line(alert: serving_layer.RaisedAlert) -> str:
-    """An alert as a JSON object."""
+    """Returns an alert as a JSON object."""
     return json.dumps(
         {
             "id": alert.id,
@@ -132,7 +132,7 @@ def _pairs(columns: Mapping[str, object]) -> str:
 
 
 def _value(value: object) -> str:
-    """A value in one word, or in JSON."""
+    """Returns a value in one word, or in JSON."""
     printed = plain(value)
     if (
         isinstance(printed, str)

@@ -406,11 +406,13 @@ def release_command(as_json: Json = False) -> None:
 
 
 def _print_outcome(store: Store, outcome: operation.Outcome, as_json: bool) -> None:
-    _print_version(store, outcome.publication, as_json, "publish" if outcome.anew else NOTHING_NEW)
+    _print_version(
+        store, outcome.publication, as_json, "publish" if outcome.is_new else NOTHING_NEW
+    )
 
 
 def _usable_project() -> Project | None:
-    """The project, or None with a warning if its definitions can't be loaded."""
+    """Returns the project, or None with a warning if its definitions can't be loaded."""
     try:
         return project()
     except TrilayerError as error:

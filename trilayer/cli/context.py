@@ -48,7 +48,7 @@ def set_up_logging() -> None:
 
 
 def stop_on_signal(name: str, within_s: float) -> threading.Event:
-    """An event that Ctrl-C or SIGTERM sets.
+    """Returns an event that Ctrl-C or SIGTERM sets.
 
     The process ends `within_s` seconds later, if it has not ended by then. It is not waited for
     what it is waiting for; what is committed stays committed.

@@ -71,7 +71,9 @@ def replay(
         log.ensure(target, p.settings.replication_factor)
     servers = p.settings.bootstrap_servers
     with _shown(stream) as tell:
-        sent = send(events, target, servers, file.name, rate, skip, limit, tell)
+        sent = send(
+            events, target, servers, file.name, rate=rate, skip=skip, limit=limit, tell=tell
+        )
     for line in summary(sent, target, encoding):
         out.print(markup.escape(line))
     if events.left_out:
@@ -81,7 +83,7 @@ def replay(
 
 
 def summary(sent: Sent, stream: Stream, encoding: str | None) -> Iterator[str]:
-    """The lines that are printed after a replay.
+    """Yields the lines that are printed after a replay.
 
     Args:
         sent: What was sent.

@@ -187,7 +187,7 @@ def _layer(name: str) -> Layer:
 
 
 def _read(file: Path | None) -> str | None:
-    """The query in a file or from a pipe; None if there is a terminal for a prompt."""
+    """Returns the query in a file or from a pipe; None if there is a terminal for a prompt."""
     if file is None and sys.stdin.isatty():
         return None
     if file is None or str(file) == "-":
@@ -199,7 +199,10 @@ def _read(file: Path | None) -> str | None:
 
 
 def statements(text: str) -> list[str]:
-    """The statements of a text. A name alone stands for all rows of that view, query or alert."""
+    """Returns the statements of a text.
+
+    A name alone stands for all rows of that view, query or alert.
+    """
     name = text.strip().rstrip(";").strip()
     if not name:
         raise UsageError("QUERY must be a SELECT, or the name of a view or query; got nothing")
@@ -343,7 +346,7 @@ def _print(result: Result, format_: Format) -> None:
 
 
 def describe(provenance: Provenance, layer: str = "merged") -> str:
-    """The provenance of an answer: a line for the publication, each stream, and each bound.
+    """Returns the provenance of an answer: a line for the publication, each stream, and each bound.
 
     A stream's answer is exact in that each event up to the head or cut counts once. A column that
     is approximate nevertheless has a line of its own.

@@ -175,7 +175,7 @@ def _print_alerts(alerts: Mapping[str, AlertStatus]) -> None:
 
 
 def _by_why(alerts: Mapping[str, AlertStatus]) -> dict[str, list[str]]:
-    """The alerts whose generation began for the same reason."""
+    """Returns the alerts whose generation began for the same reason."""
     by_reason: dict[str, list[str]] = {}
     for name, alert in alerts.items():
         if alert.generation is not None:

@@ -29,17 +29,17 @@ class Outcome:
 
     Attributes:
         publication: The publication in force now.
-        anew: Whether the run has published it; otherwise there was nothing new.
+        is_new: Whether the run has published it; otherwise there was nothing new.
         undelivered: The errors of sinks that have failed, if any.
     """
 
     publication: Publication
-    anew: bool
+    is_new: bool
     undelivered: SinkError | None = None
 
 
 def layer(p: Project) -> BatchLayer:
-    """The batch layer of the project's store."""
+    """Returns the batch layer of the project's store."""
     return BatchLayer(p)
 
 
@@ -77,8 +77,8 @@ def whole_run(
         accept_clock=accept_clock,
         tell=tell,
     )
-    anew = before is None or before.version != published.version
-    return Outcome(published, anew, deliver_all(p, tell))
+    is_new = before is None or before.version != published.version
+    return Outcome(published, is_new, deliver_all(p, tell))
 
 
 def deliver_all(p: Project, tell: Callable[[str], None] = lambda far: None) -> SinkError | None:
@@ -107,7 +107,7 @@ def cut(
     accept_loss: bool,
     accept_clock: bool,
 ) -> Run | Covered:
-    """The first step: takes a token and determines the cut, unless T is covered `at_least`."""
+    """Takes a token and determines the cut, the first step, unless T is covered `at_least`."""
     begun = layer(p).cut(
         until_ms, full=full, at_least=at_least, accept_loss=accept_loss, accept_clock=accept_clock
     )
@@ -118,13 +118,13 @@ def cut(
 
 
 def publish(p: Project, token: int | None, until_ms: int | None) -> Outcome:
-    """The fifth step."""
+    """Puts the run's views in force, the fifth step."""
     run, published = layer(p).publish(token, until_ms)
-    return Outcome(published, anew=published.token == run.token)
+    return Outcome(published, is_new=published.token == run.token)
 
 
 def kept_version(store: Store, version: int | None, *, full: bool) -> Publication:
-    """The publication with a version number.
+    """Returns the publication with a version number.
 
     Args:
         store: The store.
@@ -147,7 +147,7 @@ def kept_version(store: Store, version: int | None, *, full: bool) -> Publicatio
 
 
 def events_after_t(p: Project, publication: Publication) -> Mapping[str, int]:
-    """The number of events of each stream after the publication's T; empty if unknown."""
+    """Returns the number of events of each stream after the publication's T; empty if unknown."""
     try:
         cuts = {name: s.cut for name, s in publication.streams.items()}
         lags = stream_lag(p.catalog, p.settings, cuts, cuts)

@@ -279,7 +279,7 @@ def _leave_out(changelog: Changelog, error: TrilayerError, left_out: set[str]) -
 
 
 def _headers(changelog: Changelog, difference: Difference) -> list[tuple[str, bytes]]:
-    """The publication that the rows are based on, and the offsets below which events count."""
+    """Returns the rows' publication, and the offsets below which they count events."""
     at, stream = difference.provenance, changelog.view.stream.name
     head = {str(p): offset for p, offset in at.streams[stream].head.items()}
     return [

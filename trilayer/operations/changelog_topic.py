@@ -79,7 +79,7 @@ class ChangelogWriter:
             self._producer.close(timeout=0)
 
     def held(self, stop: threading.Event) -> dict[str, str]:
-        """The last committed value of each key, read from the topic's beginning.
+        """Returns the last committed value of each key, read from the topic's beginning.
 
         Args:
             stop: Ends the reading; the result is then incomplete.

@@ -127,7 +127,7 @@ class _Correction:
 
     @staticmethod
     def of(p: Project, raw: bytes, where: str) -> _Correction:
-        """The correction in a line of `quarantine list --jsonl`.
+        """Returns the correction in a line of `quarantine list --jsonl`.
 
         Raises UsageError if it is invalid.
         """
@@ -249,7 +249,7 @@ class _Replay:
                 ) from None
 
     def _fitting(self, due: list[_Correction]) -> list[_Correction]:
-        """The corrections that fit their schema, as the parser of both layers decides."""
+        """Returns the corrections that fit their schema, as the parser of both layers decides."""
         reasons: dict[tuple[str, int, int, int], str | None] = {}
         with batch_spark(self._p.settings) as start_spark:
             for stream in {one.stream.name: one.stream for one in due}.values():
@@ -340,7 +340,7 @@ class _Replay:
         )
 
     def _settle(self, one: _Correction) -> bool:
-        """Whether an event that an interrupted replay was about to send is in the log.
+        """Returns whether an event that an interrupted replay was about to send is in the log.
 
         It must be in the log with the value that the file has now. Deletes the record of the
         intent.
@@ -420,7 +420,7 @@ class _Replay:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, bytes]]:
-    """The lines that are not empty, each with its file and number."""
+    """Yields the lines that are not empty, each with its file and number."""
     if not file.is_file():
         raise UsageError(f"FILE must be a file; got {str(file)!r}, which is not there")
     # JSON lines end at \n only; their text may contain U+2028 and other line separators.

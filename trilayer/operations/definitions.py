@@ -73,7 +73,7 @@ def loaded(catalog: Catalog, folder: Path) -> Definitions:
 
 
 def saved(former: Definitions) -> Definitions:
-    """The definitions that the project's files contain now, loaded by a separate process.
+    """Returns the definitions that the project's files contain now, loaded by a separate process.
 
     The process also tries the functions of `Rows` sources that differ from the former definitions.
 
@@ -123,7 +123,7 @@ def try_rows(p: Project, former: Mapping[str, str]) -> None:
 
 
 def as_line(definitions: Definitions) -> str:
-    """The line that `saved` reads."""
+    """Returns the line that `saved` reads."""
     return json.dumps(asdict(definitions))
 
 
@@ -161,7 +161,7 @@ def changes(before: Definitions, now: Definitions, publication: Publication | No
 
 
 def _declared(stored: Iterable[str]) -> str:
-    """The names of the declared views of which these are what is stored."""
+    """Returns the names of the declared views of which these are what is stored."""
     return ", ".join(dict.fromkeys(map(declared_name, stored)))
 
 

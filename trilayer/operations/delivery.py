@@ -95,7 +95,7 @@ def deliver(
 
 
 def sink(p: Project, name: str) -> Sink:
-    """The catalog's sink with this name. Raises UsageError if there is none."""
+    """Returns the catalog's sink with this name. Raises UsageError if there is none."""
     names = [one.name for one in p.catalog.sinks]
     if name not in names:
         raise UsageError(
@@ -105,7 +105,7 @@ def sink(p: Project, name: str) -> Sink:
 
 
 def unanswered_views(catalog: Catalog, publication: Publication) -> list[str]:
-    """The views of the catalog that the publication lacks, or has with another definition."""
+    """Returns the catalog's views that the publication lacks, or has with another definition."""
     return [view.name for view in catalog.views if not publication.has(view)]
 
 

@@ -125,7 +125,7 @@ class Discarded:
 
 
 def quarantined(store: Store, stream: Stream, *, values: bool = True) -> Iterator[Quarantined]:
-    """The quarantined events of a stream.
+    """Yields the quarantined events of a stream.
 
     First those of the master dataset, interval by interval, then those that only the speed layer
     has.
@@ -166,7 +166,7 @@ def of_streams(
 
 
 def reasons_of(text: str, stream: Stream) -> list[str]:
-    """The parts of a reason that are the same for similar events.
+    """Returns the parts of a reason that are the same for similar events.
 
     There is one for each field that is wrong, without the value that the event had, and with the
     hint what to declare if there is one.
@@ -224,7 +224,7 @@ def count_reasons(store: Store, streams: Sequence[Stream]) -> tuple[list[ReasonC
 
 
 def event_at(store: Store, streams: Sequence[Stream], partition: int, offset: int) -> Quarantined:
-    """The event at a place, with its bytes.
+    """Returns the event at a place, with its bytes.
 
     Raises:
         UsageError: No event at this place is in quarantine.
@@ -250,7 +250,7 @@ def choose(
     places: Collection[tuple[int, int]],
     reason: str | None,
 ) -> list[Quarantined]:
-    """The events that a person chooses to discard: those at some places, or for a reason.
+    """Returns the events that a person chooses to discard: those at some places, or for a reason.
 
     Args:
         store: The store.
@@ -317,7 +317,7 @@ def discard(
 
 
 def _discarded(store: Store, stream: Stream) -> dict[tuple[int, int, int], str]:
-    """The reasons for which events were discarded, by origin, partition and offset."""
+    """Returns the reasons for which events were discarded, by origin, partition and offset."""
     folder = layout.discarded(stream.name)
     why: dict[tuple[int, int, int], str] = {}
     for name in store.names(folder):

@@ -9,7 +9,7 @@ from trilayer_core.definitions.stream import Stream
 
 
 def key_of(stream: Stream, value: bytes) -> bytes | None:
-    """The key of the record of an event: the text of the stream's `record_key`, as UTF-8.
+    """Returns the key of the record of an event: the text of the stream's `record_key`, as UTF-8.
 
     Args:
         stream: The stream.
@@ -26,7 +26,7 @@ def key_of(stream: Stream, value: bytes) -> bytes | None:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a key, as Kafka's producers choose it by default.
+    """Returns the partition of a key, as Kafka's producers choose it by default.
 
     >>> [partition_of(key, 4) for key in (b"card-1", b"card-2", b"card-3")]
     [3, 0, 1]

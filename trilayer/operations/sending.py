@@ -89,6 +89,7 @@ def send(
     stream: Stream,
     bootstrap_servers: str,
     source: str,
+    *,
     rate: float = 0,
     skip: int = 0,
     limit: int | None = None,

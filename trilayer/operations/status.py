@@ -217,7 +217,7 @@ class Status:
 
 
 def project_status(p: Project) -> Status:
-    """The present status of the project."""
+    """Returns the present status of the project."""
     with serving_layer.connect(p.catalog, p.settings, p.store, keep=False) as connection:
         provenance = connection.provenance()
         with connection.snapshot() as snapshot:

@@ -34,7 +34,7 @@ Rows = list[dict[str, Any]]
 
 
 def named_in(sql: str) -> set[str]:
-    """The relations of the schema that a statement may name."""
+    """Returns the relations of the schema that a statement may name."""
     return {name.lower() for name in _NAME.findall(sql)} & set(relations())
 
 
@@ -54,7 +54,7 @@ def relations_of(sql: str, project: Project, connection: Connection) -> Relation
 def relation(
     name: str, project: Project, connection: Connection, provenance: Provenance
 ) -> pa.Table:
-    """The present rows of a relation, in a snapshot of this provenance.
+    """Returns the present rows of a relation, in a snapshot of this provenance.
 
     Args:
         name: One of `relations()`, whose columns are there.

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 
 def plain(value: object) -> object:
-    """A value for JSON; NaN and the infinities, which JSON lacks, as text."""
+    """Returns a value for JSON; NaN and the infinities, which JSON lacks, as text."""
     if isinstance(value, bool | int | str | type(None)):
         return value
     if isinstance(value, float):
@@ -36,7 +36,7 @@ EXACT = 2**53 - 1
 
 
 def exact(value: object) -> object:
-    """A value for JSON that JavaScript reads: what its numbers can't hold exactly is text."""
+    """Returns a value for JavaScript's JSON: what its numbers can't hold exactly is text."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -57,12 +57,12 @@ def exact(value: object) -> object:
 
 
 def decimal_text(value: Decimal) -> str:
-    """A decimal with all its digits: Python writes a small one as `1E-8`."""
+    """Returns a decimal with all its digits: Python writes a small one as `1E-8`."""
     return format(value, "f")
 
 
 def interval_text(value: pa.MonthDayNano) -> str:
-    """An interval in PostgreSQL's style: `1 year 2 mons -3 days +04:05:06`.
+    """Returns an interval in PostgreSQL's style: `1 year 2 mons -3 days +04:05:06`.
 
     Source: EncodeInterval in PostgreSQL's src/backend/utils/adt/datetime.c
     """
@@ -83,7 +83,7 @@ def interval_text(value: pa.MonthDayNano) -> str:
 
 
 def clock_text(us: int) -> str:
-    """A time of day in microseconds, with as many digits of the second as it has."""
+    """Returns a time of day in microseconds, with as many digits of the second as it has."""
     seconds, fraction = divmod(us, 1_000_000)
     minutes, second = divmod(seconds, 60)
     text = f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
@@ -91,7 +91,7 @@ def clock_text(us: int) -> str:
 
 
 def as_text(value: object) -> str:
-    """A value for people, for rich."""
+    """Returns a value for people, for rich."""
     if isinstance(value, float):
         return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.2f}"
     if isinstance(value, int) and not isinstance(value, bool):

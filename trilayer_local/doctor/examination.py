@@ -147,7 +147,7 @@ def examine(subject: Subject, checks: Sequence[Check], within_s: float) -> list[
 
 
 def unfinished() -> bool:
-    """Whether checks for which `examine` has not waited are still running."""
+    """Returns whether checks for which `examine` has not waited are still running."""
     return any(thread.name.startswith(_THREAD) for thread in threading.enumerate())
 
 
@@ -177,7 +177,7 @@ def _unfinished(check: Check, within_s: float) -> Finding:
 
 
 def _place(error: BaseException) -> str:
-    """The place of an error in Python code, for the user."""
+    """Returns the place of an error in Python code, for the user."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
 

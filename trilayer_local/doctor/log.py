@@ -26,7 +26,7 @@ LOOK_S = 3.0
 
 
 def own_broker(settings: Settings) -> bool:
-    """Whether `trilayer up` starts a broker, because the settings do not name one."""
+    """Returns whether `trilayer up` starts a broker, because the settings do not name one."""
     address = settings.home / BROKER_ADDRESS
     return settings.bootstrap_servers in (
         "",

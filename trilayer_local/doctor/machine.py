@@ -97,7 +97,7 @@ def check_memory(p: Subject) -> Iterator[str]:
 
 
 def _has_alerts(p: Subject) -> bool:
-    """Whether alerts have a process. A catalog that can't be loaded has a check of its own."""
+    """Returns whether alerts have a process; a catalog that can't be loaded has another check."""
     try:
         return bool(p.catalog.alerts)
     except (TrilayerError, Unchecked):
@@ -200,7 +200,7 @@ def check_ports(p: Subject) -> Iterator[str]:
 
 
 def _holder(port: int) -> str:
-    """The process that listens on a port, if this user may know it."""
+    """Returns the process that listens on a port, if this user may know it."""
     with suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             listens_there = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (

@@ -87,7 +87,7 @@ def check_file_system(p: Subject) -> Iterator[str]:
 
 
 def _has_class(settings: Settings, name: str) -> bool:
-    """Whether a class is in the jars of Spark or of the settings, as far as they are files."""
+    """Returns whether a class is in a jar of Spark, or in one of the settings that is a file."""
     given = settings.spark_conf.get("spark.jars", "").split(",")
     given += settings.spark_conf.get("spark.driver.extraClassPath", "").split(":")
     paths = [Path(unquote(path.removeprefix("file:"))) for path in given if path]
@@ -101,7 +101,7 @@ def _has_class(settings: Settings, name: str) -> bool:
 
 
 def readable(p: Subject) -> Store:
-    """The store, for a check that reads from it."""
+    """Returns the store, for a check that reads from it."""
     store = p.store
     try:
         store.names("")

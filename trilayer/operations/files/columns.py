@@ -75,7 +75,7 @@ def choose_columns(
 
 
 def _path_names(field: Field) -> list[str]:
-    """The names of a column that has a field's path."""
+    """Returns the names of a column that has a field's path."""
     return [path_text(field.path), ".".join(field.path)]
 
 
@@ -86,7 +86,7 @@ def _place(
     used: set[int],
     path: Path,
 ) -> int | None:
-    """The position of a column with one of these names, compared after `same`."""
+    """Returns the position of a column with one of these names, compared after `same`."""
     for name in dict.fromkeys(names):
         places = [n for n, other in enumerate(header) if same(other) == same(name)]
         if len(places) > 1:
@@ -134,7 +134,7 @@ _FLAGS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def of_cell(field: Field) -> Convert:
-    """A function from a cell of a CSV file to its value in a column."""
+    """Returns a function from a cell of a CSV file to its value in a column."""
     convert = converter(field.type, field.unit)
     if field.type in ("string", "binary"):
         return lambda cell: (
@@ -213,7 +213,7 @@ def _is_whole(value: float | Decimal) -> bool:
 
 
 def _inside(type_: str) -> Convert | None:
-    """The function for the values inside an array, struct or map; None for another type."""
+    """Returns the function for the values inside an array, struct or map; None for another type."""
     if not type_.startswith(("array<", "struct<", "map<")):
         return None
     inner = exp.DataType.build(type_, dialect="spark").expressions
@@ -242,7 +242,7 @@ def _inside(type_: str) -> Convert | None:
 
 
 def _key(name: Any) -> str:
-    """The text of a map's key, as JSON writes such a value."""
+    """Returns the text of a map's key, as JSON writes such a value."""
     if isinstance(name, bytes):
         return name.decode("utf-8", "surrogateescape")
     return name if isinstance(name, str) else json.dumps(name, default=jsonable).strip('"')

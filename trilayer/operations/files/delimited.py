@@ -106,19 +106,19 @@ def read_delimited(
 
 
 def _delimiter_of(line: str) -> str:
-    """The likeliest of the usual delimiters, judging by a header."""
+    """Returns the likeliest of the usual delimiters, judging by a header."""
     outside = re.sub(r'"[^"]*"', "", line)
     return max(",;\t|", key=outside.count)
 
 
 def _row(record: Record, width: int) -> list[str] | None:
-    """The cells of a record, without the empty ones at the end that some spreadsheets add."""
+    """Returns a record's cells, without the empty ones that some spreadsheets add at the end."""
     cells = record.cells
     return cells[:width] if cells and not any(cells[width:]) else cells
 
 
 def _escape_of(text: Text, delimiter: str, most: int, columns: Sequence[str] | None) -> str:
-    """The one of `ESCAPES` with which fewer records of the whole file are malformed.
+    """Returns the one of `ESCAPES` with which fewer records of the whole file are malformed.
 
     Raises UsageError if that is the same for both, and they differ in a value.
     """
@@ -150,7 +150,7 @@ def _escape_of(text: Text, delimiter: str, most: int, columns: Sequence[str] | N
 def read_records(
     lines: Iterator[str], delimiter: str, most: int, escape: str = '"'
 ) -> Iterator[Record]:
-    """The records of a CSV file; a quoted cell may span several lines.
+    """Yields the records of a CSV file; a quoted cell may span several lines.
 
     A quote that is never closed would turn the rest of the file into one cell. Therefore, if the
     file ends inside a record, or a cell has more than `most` characters, the record is its first
@@ -181,7 +181,7 @@ def read_records(
 
 
 def _cells(line: str, feed: Lines, delimiter: str, escape: str) -> list[str]:
-    """The cells of a record."""
+    """Returns the cells of a record."""
     lines: Iterator[str] = chain([line], feed)
     if escape != '"':
         lines = _with_doubled_quotes(lines, delimiter)

@@ -38,7 +38,7 @@ def read_json(text: Text, stream: Stream) -> Events:
 
 
 def _items(text: str, path: Path) -> Iterator[bytes]:
-    """The items of a JSON array, as they are written.
+    """Yields the items of a JSON array, as they are written.
 
     Raises UsageError, when it reaches the problem, if the text is not a single array.
     """

@@ -56,7 +56,7 @@ def read_parquet(path: Path, stream: Stream) -> Events:
 
 
 def _batches(file: pq.ParquetFile, path: Path, done: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """A file's rows, in batches. Raises UsageError if the file can't be read further."""
+    """Yields a file's rows, in batches. Raises UsageError if the file can't be read further."""
     batches = file.iter_batches(5_000)
     while True:
         try:
@@ -71,7 +71,7 @@ def _batches(file: pq.ParquetFile, path: Path, done: Sequence[int]) -> Iterator[
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
-    """The names of the columns, and the paths of the fields of structs at any depth."""
+    """Returns the names of the columns, and the paths of the fields of structs at any depth."""
     names: list[str] = []
 
     def add(field: pa.Field, prefix: tuple[str, ...]) -> None:
@@ -95,7 +95,7 @@ def _column(batch: pa.RecordBatch, name: str, folders: Mapping[str, str | None])
 
 
 def _values(column: pa.Array, field: Field, path: Path, before: int) -> list[Any]:
-    """A column's values in the stream's type, or unchanged if one of them does not fit it."""
+    """Returns a column's values in the stream's type; all unchanged if one does not fit it."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = _in_micros(column)
     if "fixed_size_binary" in str(column.type) and "string" in field.type:
@@ -146,7 +146,7 @@ def _python_value(one: pa.Array) -> Any:
 
 
 def _means_the_same(from_: pa.DataType, to: pa.DataType) -> bool:
-    """Whether Arrow's cast preserves the meaning of values.
+    """Returns whether Arrow's cast preserves the meaning of values.
 
     It would interpret a number as microseconds since 1970, or as a flag, and truncate a double.
     """

@@ -18,7 +18,7 @@ from trilayer_core.errors import UsageError
 
 
 def opener(path: Path) -> tuple[Callable[..., IO[bytes]], str]:
-    """A function that opens the file, and its name without the ending of a compression."""
+    """Returns a function that opens the file, and its name without the ending of a compression."""
     openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     opener = openers.get(path.suffix.lower())
     return (opener, path.stem) if opener else (open, path.name)
@@ -54,7 +54,7 @@ class Text:
         return self._file if open_ is open else open_(self._file)
 
     def lines(self) -> Iterator[str]:
-        """The lines, with their ends. Raises UsageError if the file can't be read further."""
+        """Yields the lines, with their ends. Raises UsageError if the file can't be read on."""
         with self._readable():
             for line in self._text:
                 self._read += 1
@@ -72,7 +72,7 @@ class Text:
             ) from None
 
     def progress(self) -> float:
-        """The fraction of the file that has been read."""
+        """Returns the fraction of the file that has been read."""
         return 1.0 if self._file.closed else self._file.tell() / self._size
 
 
@@ -98,5 +98,5 @@ class Lines:
 
 
 def as_bytes(text: str) -> bytes:
-    """The text as UTF-8; bytes that were not UTF-8 are unchanged."""
+    """Returns the text as UTF-8; bytes that were not UTF-8 are unchanged."""
     return text.encode("utf-8", "surrogateescape")

@@ -71,7 +71,7 @@ def verify_alerts(
 
 
 def _below(state: StreamState, records: Records) -> DataFrame | None:
-    """The events below the cut, parsed again, with the identity of their origin."""
+    """Returns the events below the cut, parsed again, with the identity of their origin."""
     if records.rows is None or not state.chain:
         return None
     begun = [0, *state.begun]
@@ -88,7 +88,7 @@ def _below(state: StreamState, records: Records) -> DataFrame | None:
 def _kept(
     alert: Alert, published_alert: PublishedAlert, group: AlertGroup, store: Store
 ) -> list[AlertGeneration] | None:
-    """The newest generations whose profiles are all kept; None for an alert without a profile."""
+    """Returns the newest generations whose profiles are all kept; None without a profile."""
     if alert.profile is None:
         return None
     recorded = AlertGenerations(store, group).of(alert.name, alert.fingerprint)

@@ -153,7 +153,7 @@ def _speed_faults(store: Store, catalog: Catalog, stream: Stream) -> Iterator[st
 
 
 def _commits(generations: Generations, generation: Generation) -> dict[str, Commit]:
-    """The widest commits by the names of their files."""
+    """Returns the widest commits by the names of their files."""
     read = read_listed(
         lambda: generations.spans(generation.name),
         lambda span: (layout.micro_batches(*span), generations.commit(generation.name, *span)),
@@ -250,5 +250,5 @@ def _unlike(path: str, what: str, got: object, expected: object) -> Iterator[str
 
 
 def _below(offsets: Cut, others: Cut) -> bool:
-    """Whether one of the offsets is below the other ones."""
+    """Returns whether one of the offsets is below the other ones."""
     return any(offsets.get(partition, 0) < offset for partition, offset in others.items())

@@ -141,7 +141,7 @@ class Verification:
         )
 
     def layers_of(self, view: str) -> dict[tuple[str, str], Comparison]:
-        """The comparisons of the states of a view, by stored view and layer."""
+        """Returns the comparisons of the states of a view, by stored view and layer."""
         return {
             (stored, layer): comparison
             for stored, layers in self.layers.items()
@@ -150,7 +150,7 @@ class Verification:
         }
 
     def faults(self) -> Iterator[str]:
-        """All faults, one per line, each beginning with the invariant and its subject."""
+        """Yields all faults, one per line, each beginning with the invariant and its subject."""
         for name, stream in self.streams.items():
             for line in stream.wrong:
                 yield f"every record once (I1), {name}: {line}"
@@ -187,16 +187,16 @@ def _key_fault(row: Mapping[str, Any]) -> str:
 
 
 def range_text(r: Range) -> str:
-    """A range of offsets as text."""
+    """Returns a range of offsets as text."""
     return f"[{r.start}, {r.end})"
 
 
 def ranges_text(ranges: Ranges) -> str:
-    """The ranges of several partitions as text."""
+    """Returns the ranges of several partitions as text."""
     return ", ".join(f"partition {q} {range_text(r)}" for q, r in sorted(ranges.items()))
 
 
 def at_most(lines: list[str]) -> list[str]:
-    """The first `MOST_LINES` lines, and the number of the others."""
+    """Returns the first `MOST_LINES` lines, and the number of the others."""
     more = len(lines) - MOST_LINES
     return lines if more <= 0 else [*lines[:MOST_LINES], f"{more:,} more of this kind"]

@@ -122,7 +122,7 @@ def ranges_of_log(state: StreamState, notes: Notes) -> LogRanges:
 
 
 def _other_log(state: StreamState, topic: Topic | None) -> str:
-    """Why the present log is not the one on which the answers are based."""
+    """Returns why the present log is not the one on which the answers are based."""
     if topic and topic.id == state.present.topic_id:
         return (
             "but a loss was accepted since, so that the log counts in a new origin;"
@@ -196,7 +196,7 @@ def compare_with_log(state: StreamState, records: Records, held: Ranges, notes: 
 
 
 def _located(state: StreamState, records: Records, faults: DataFrame) -> list[str]:
-    """The faulty ranges of offsets that are still in the log."""
+    """Returns the faulty ranges of offsets that are still in the log."""
     faults.createOrReplaceTempView("_faults")
     islands = (
         records.start()

@@ -115,7 +115,7 @@ def _interval_faults(interval: Interval, groups: Sequence[Group]) -> Iterator[st
 
 
 def end_of(chain: Sequence[Interval]) -> dict[int, int]:
-    """The end of the intervals in each partition."""
+    """Returns the end of the intervals in each partition."""
     return {partition: r.end for interval in chain for partition, r in interval.ranges.items()}
 
 

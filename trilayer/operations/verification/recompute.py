@@ -75,7 +75,7 @@ def recompute(
 
 
 def _partials(pass_: Pass, rows: DataFrame, *, few: bool) -> list[pa.Table]:
-    """The partials of each view of the pass, with their part."""
+    """Returns the partials of each view of the pass, with their part."""
     result = pass_.run(rows, SLOT)
     if few:
         table = result.toArrow()

@@ -97,7 +97,7 @@ class Records:
 
 
 def tasks(rows: DataFrame, few: bool) -> DataFrame:
-    """The rows in one task if there are few records, else in as many as Spark chooses."""
+    """Returns the rows in one task if there are few records, else in as many as Spark chooses."""
     return rows.coalesce(1) if few else rows
 
 
@@ -223,7 +223,7 @@ def _slot_sql(state: StreamState) -> str:
 
 
 def _origin_sql(state: StreamState) -> str:
-    """The number of origins before that of a record of the master dataset.
+    """Returns the number of origins before that of a record of the master dataset.
 
     Offsets of different origins can't be compared.
     """

@@ -73,7 +73,7 @@ def verification(
 
 
 def _moving(p: Project) -> Any:
-    """A value that changes with every publication, commit and compaction."""
+    """Returns a value that changes with every publication, commit and compaction."""
     commits = [
         Generations(p.store, stream).spans(generation.name)
         for stream in p.catalog.streams
@@ -145,7 +145,7 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
 
 
 def _findings(state: StreamState, records: Records, notes: Notes) -> StreamFindings:
-    """The result. Faults that are only counted and not located come last."""
+    """Returns the result. Faults that are only counted and not located come last."""
     published, at = state.published, state.provenance
     batch, lost = (published.events, published.lost) if published else (0, 0)
     quarantined = (published.quarantined if published else 0) + at.quarantined

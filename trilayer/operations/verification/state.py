@@ -86,7 +86,7 @@ class StreamState:
         return sorted({segment.tick for _, segment in self.segments})
 
     def ticks_of(self, commit: Commit) -> frozenset[int]:
-        """The ticks of the commit that are above the cut."""
+        """Returns the ticks of the commit that are above the cut."""
         assert self.cover
         return self.cover.ticks.get(commit.name, frozenset())
 
