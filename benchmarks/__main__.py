@@ -89,9 +89,9 @@ def main() -> None:
         with ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn"), signal.signal, ENDS
         ) as pool:
-            found = pool.submit(run, name, options).result()
-        print(table(found), file=sys.stderr, flush=True)
-        figures += found
+            measured = pool.submit(run, name, options).result()
+        print(table(measured), file=sys.stderr, flush=True)
+        figures += measured
     print(
         f"{_machine()}; {arguments.repeats} repeats, scale {arguments.scale:g}\n\n{table(figures)}"
     )

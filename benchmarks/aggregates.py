@@ -123,8 +123,8 @@ def _recompute(
     """Recomputes all views. Returns the bytes that were written."""
     token = Fence(store).take("benchmark")
     run = Run(token, 1, True, {SALES.name: {0: number}}, {SALES.name: "t"})
-    found = recompute(Project(settings, catalog, store), run, Engine(settings, store, spark))
-    return sum(file.bytes for files in found.views.values() for file in files)
+    recomputed = recompute(Project(settings, catalog, store), run, Engine(settings, store, spark))
+    return sum(file.bytes for files in recomputed.views.values() for file in files)
 
 
 def _figures(
@@ -133,9 +133,9 @@ def _figures(
     sizes: Mapping[str, int],
     number: int,
 ) -> list[Figure]:
-    found = []
+    figures = []
     for kind, took in (("micro-batch", micro), ("recompute", full)):
-        found += [
+        figures += [
             Figure(f"{kind}, {name} / count", "", ratios(took[name], took["count"]))
             for name in took
             if name != "count"
@@ -144,13 +144,13 @@ def _figures(
             cells = _catalog({"measured": aggregate}).views[0].celled
             base, most = (SECOND, 1.5) if cells else ("latest", 1.3)
             if name != base:
-                found.append(
+                figures.append(
                     Figure(
                         f"{kind}, {name} / {base}", "", ratios(took[name], took[base]), at_most=most
                     )
                 )
-    found += [
+    figures += [
         Figure(f"size of {name}", "kB per million events", [size * 1000 / number])
         for name, size in sizes.items()
     ]
-    return found
+    return figures

@@ -127,11 +127,11 @@ def _measure(
 
 
 def _ended(api: httpx.Client) -> list[dict[str, Any]]:
-    found = api.get(
+    answer = api.get(
         "/dags/lambda_batch/dagRuns",
         params={"state": ["success", "failed"], "order_by": "run_after", "limit": 100},
     )
-    runs: list[dict[str, Any]] = found.json()["dag_runs"]
+    runs: list[dict[str, Any]] = answer.json()["dag_runs"]
     if any(run["state"] == "failed" for run in runs):
         raise AssertionError(f"no run must fail; got {runs}")
     return runs
@@ -148,7 +148,7 @@ def _of(api: httpx.Client, run: str) -> tuple[int, float]:
         lines = api.get(
             f"{tasks}/{task['task_id']}/logs/{task['try_number']}", params=index
         ).json()["content"]
-        commands += sum(float(found[1]) for line in lines for found in re.finditer(TOOK, str(line)))
+        commands += sum(float(match[1]) for line in lines for match in re.finditer(TOOK, str(line)))
         if task["task_id"] == "ingest":
             value = api.get(
                 f"{tasks}/ingest/xcomEntries/return_value", params=index | {"deserialize": True}

@@ -178,12 +178,12 @@ def wait_until(done: Callable[[], bool], engine: Engine, timeout_s: float = 600)
 
 def wait_for_quiet(received: Callable[[], int], engine: Engine) -> None:
     """Waits until no more alerts come."""
-    known, since = received(), time.monotonic()
+    number, since = received(), time.monotonic()
 
     def quiet() -> bool:
-        nonlocal known, since
-        if (now := received()) != known:
-            known, since = now, time.monotonic()
+        nonlocal number, since
+        if (now := received()) != number:
+            number, since = now, time.monotonic()
         return time.monotonic() - since > QUIET_S
 
     wait_until(quiet, engine)
@@ -245,10 +245,10 @@ def measured(settings: Settings, last: int, for_s: float, command: Command = tri
     delays = outcome.delays_ms(begun * 1e6, ended * 1e6)
     ends = _ends(settings, begun, ended)
     pauses = _pauses(outcome, ends)
-    said = "".join(f", a pause of {pause:.2f} s" for pause in pauses)
+    pause_s = "".join(f", a pause of {pause:.2f} s" for pause in pauses)
     apart = _apart(outcome, [begun - AROUND_S, *ends, ended + AROUND_S])
     say(
-        f"{len(delays):,} events at {events / for_s:.0f} a second: {percentiles(delays)}{said};"
+        f"{len(delays):,} events at {events / for_s:.0f} a second: {percentiles(delays)}{pause_s};"
         f" {cores:.2f} cores, {memory_mib:,.0f} MiB, load {os.getloadavg()[0]:.1f}"
     )
     if len(apart) < len(delays):
@@ -503,9 +503,9 @@ def _swap(options: Options) -> Sequence[Figure]:
 def _run_batch(settings: Settings) -> None:
     command = [sys.executable, "-m", "trilayer.cli", "batch", "run"]
     environment = os.environ | settings.environment()
-    found = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
-    if found.returncode:
-        raise AssertionError(f"the batch run must end well; it said:\n{found.stderr[-3000:]}")
+    ended = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
+    if ended.returncode:
+        raise AssertionError(f"the batch run must end well; it said:\n{ended.stderr[-3000:]}")
 
 
 def _generations(settings: Settings) -> list[AlertGeneration]:

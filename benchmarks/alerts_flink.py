@@ -83,11 +83,11 @@ def install(folder: Path) -> list[Path]:
     library = folder / "pyflink" / "lib"
     if not library.exists():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-        found = subprocess.run(
+        ended = subprocess.run(
             [*command, "--target", str(folder), PACKAGE], capture_output=True, text=True
         )
-        if found.returncode:
-            raise Unavailable(f"{PACKAGE} can't be installed: {found.stderr.strip()[-300:]}")
+        if ended.returncode:
+            raise Unavailable(f"{PACKAGE} can't be installed: {ended.stderr.strip()[-300:]}")
     try:
         connector = jars.fetch(CONNECTOR, folder / "connector", echo=lambda _: None)
     except TrilayerError as error:

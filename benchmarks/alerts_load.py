@@ -370,14 +370,14 @@ def evaluate(
 def _demanded(bootstrap_servers: str, last: int) -> dict[Place, list[str]]:
     """For each place in the stream's log its event and the newest ones of the card before it."""
     before: dict[tuple[int, str], list[str]] = defaultdict(list)
-    found: dict[Place, list[str]] = {}
+    rows: dict[Place, list[str]] = {}
     for partition, offset, value in _log(bootstrap_servers):
         event: Payment = json.loads(value)
         of_card = before[partition, event["card"]]
-        found[partition, offset] = [_identity(event), *of_card]
-        of_card.insert(0, found[partition, offset][0])
+        rows[partition, offset] = [_identity(event), *of_card]
+        of_card.insert(0, rows[partition, offset][0])
         del of_card[last:]
-    return found
+    return rows
 
 
 def _identity(event: Payment) -> str:

@@ -46,7 +46,7 @@ def figures(
         ask: Asks one question, and checks its answer.
         repeats: How often each is measured.
     """
-    found = []
+    figures = []
     for name in ATTACKS:
         without: list[list[float]] = []
         beside: list[list[float]] = []
@@ -56,7 +56,7 @@ def figures(
                 without.append(_times(client, ask))
                 beside.append(_attacked(name, attacked_by, lambda: _times(client, ask)))
         p99 = [[_p99(times) for times in side] for side in (without, beside)]
-        found += [
+        figures += [
             Figure(f"{name}: p50 of others without", "ms", list(map(statistics.median, without))),
             Figure(f"{name}: p50 of others with", "ms", list(map(statistics.median, beside))),
             Figure(f"{name}: p99 of others without", "ms", p99[0]),
@@ -64,18 +64,18 @@ def figures(
             Figure(f"{name}: p99 with / without", "", ratios(p99[1], p99[0])),
         ]
         say(f"{name}: p99 {p99[0]} ms without, {p99[1]} ms with")
-    return found
+    return figures
 
 
 def _times(client: psycopg.Connection, ask: Callable[[psycopg.Connection], None]) -> list[float]:
     """The latencies of point queries, in ms."""
-    found = []
+    times_ms = []
     for _ in range(ASKED):
         began = time.perf_counter()
         ask(client)
-        found.append(1000 * (time.perf_counter() - began))
+        times_ms.append(1000 * (time.perf_counter() - began))
         time.sleep(PAUSE_S)
-    return found
+    return times_ms
 
 
 def _p99(times: Sequence[float]) -> float:
@@ -90,10 +90,10 @@ def _attacked(name: str, wire: str, measure: Callable[[], list[float]]) -> list[
     try:
         if not begun.wait(60):
             raise AssertionError(f"{name} must begin")
-        found = measure()
+        measured = measure()
         if not attacker.is_alive():
             raise AssertionError(f"{name} must last")
-        return found
+        return measured
     finally:
         attacker.kill()
         attacker.join()

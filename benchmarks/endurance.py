@@ -82,7 +82,7 @@ def _publications(options: Options) -> Iterator[Figure]:
     context = multiprocessing.get_context("spawn")
     with home() as at:
         ours, theirs = context.Pipe()
-        writer = context.Process(target=_publish_when_told, args=(str(at / "store"), keys, theirs))
+        writer = context.Process(target=_publish_on_order, args=(str(at / "store"), keys, theirs))
         writer.start()
         try:
             sizes, answers = _read_while(at, keys, number, ours)
@@ -96,7 +96,7 @@ def _publications(options: Options) -> Iterator[Figure]:
     yield Figure("reader's memory at the end / after 10", "", [end / ten], at_most=1.3)
 
 
-def _publish_when_told(at: str, keys: int, orders: Pipe) -> None:
+def _publish_on_order(at: str, keys: int, orders: Pipe) -> None:
     store = Store(at)
     written = Written(store, VIEW)
     orders.send(0)
@@ -258,10 +258,10 @@ class Past:
         ticks = Ticks(STREAM, log.topic(STREAM), log, self.store, 60_000, 0)
         first, middle = begin + PER_RUN // 20, begin + PER_RUN // 5
         ticks.split({0: Range(begin, first)}, {0: first})
-        found: dict[int, Any] = {}
-        passed = seconds(lambda: found.update(ticks.split({0: Range(first, middle)}, {0: middle})))
-        if len(found) < 2:
-            raise AssertionError(f"a boundary must lie in [{first}, {middle}); got {found}")
+        shares: dict[int, Any] = {}
+        passed = seconds(lambda: shares.update(ticks.split({0: Range(first, middle)}, {0: middle})))
+        if len(shares) < 2:
+            raise AssertionError(f"a boundary must lie in [{first}, {middle}); got {shares}")
         return passed
 
     def leftovers(self) -> list[str]:
@@ -316,8 +316,8 @@ def _year(options: Options) -> Iterator[Figure]:
                     took = work(past) * 1000
                     if turn >= WARM:
                         times[name].append(took)
-            for name, found in times.items():
-                yield Figure(f"{title}, after {name}", "ms", found)
+            for name, times_ms in times.items():
+                yield Figure(f"{title}, after {name}", "ms", times_ms)
             ratio = median(times["a year"]) / median(times["a day"])
             yield Figure(f"{title}, a year / a day", "", [ratio], at_most=1.2)
         files = [past.files() for past in pasts.values()]

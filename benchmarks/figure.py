@@ -64,15 +64,15 @@ class Figure:
         """Whether the target is met, as text; empty if there is none."""
         if not self.reach:
             return ""
-        found = median(self.values)
+        value = median(self.values)
         low, high = self.at_least, self.at_most
-        return "yes" if (low is None or found >= low) and (high is None or found <= high) else "no"
+        return "yes" if (low is None or value >= low) and (high is None or value <= high) else "no"
 
 
 def run(name: str, options: Options) -> Sequence[Figure]:
     """The figures of one benchmark, which is a module of this package."""
-    found: Sequence[Figure] = importlib.import_module(f"benchmarks.{name}").measure(options)
-    return found
+    figures: Sequence[Figure] = importlib.import_module(f"benchmarks.{name}").measure(options)
+    return figures
 
 
 def table(figures: Sequence[Figure]) -> str:

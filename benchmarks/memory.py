@@ -41,9 +41,9 @@ def _peak_gib() -> float:
             )
             peak: dict[str, int] = {}
             while demo.poll() is None:
-                found = _pss_bytes(psutil.Process(demo.pid))
-                if sum(found.values()) > sum(peak.values()):
-                    peak = found
+                sizes = _pss_bytes(psutil.Process(demo.pid))
+                if sum(sizes.values()) > sum(peak.values()):
+                    peak = sizes
                 time.sleep(EVERY_S)
         if demo.returncode:
             raise AssertionError(
@@ -56,11 +56,11 @@ def _peak_gib() -> float:
 
 def _pss_bytes(root: psutil.Process) -> dict[str, int]:
     """The PSS of each process of a tree, by a name that identifies the process."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     with suppress(psutil.NoSuchProcess):
         for process in [root, *root.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 line = " ".join(process.cmdline())
                 name = f"{process.pid} {process.name()} {' '.join(line.split()[-4:])[:60]}"
-                found[name] = process.memory_full_info().pss
-    return found
+                sizes[name] = process.memory_full_info().pss
+    return sizes

@@ -102,8 +102,8 @@ def measure(options: Options) -> Sequence[Figure]:
         Figure("merged point queries", "/s", merged),
         Figure("merged / native", "", ratios(merged, native), at_least=0.7),
         *(
-            Figure(f"merged / native, {name}", "", found, at_most=AT_MOST.get(name, 3.0))
-            for name, found in of_whole.items()
+            Figure(f"merged / native, {name}", "", ratios, at_most=AT_MOST.get(name, 3.0))
+            for name, ratios in of_whole.items()
         ),
         Figure(f"refresh of {TOUCHED} keys, kept - on demand", "ms", later, at_most=30),
         Figure(
@@ -119,11 +119,11 @@ def _opened(settings: Settings, store: Store, repeats: int) -> tuple[list[float]
     times: dict[bool, list[float]] = {False: [], True: []}
     held: dict[bool, float] = {}
     for _ in range(repeats):
-        for keep, found in times.items():
+        for keep, times_s in times.items():
             started = time.perf_counter()
             with serving_layer.connect(CATALOG, settings, store, keep=keep) as connection:
                 connection.sql("SELECT 1")
-                found.append(time.perf_counter() - started)
+                times_s.append(time.perf_counter() - started)
                 held[keep] = _held_mib(connection)
     say(f"memory {held[True]:,.0f} MiB kept, {held[False]:,.0f} MiB on demand")
     return ratios(times[True], times[False]), held[True] / held[False]

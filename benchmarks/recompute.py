@@ -51,7 +51,7 @@ def measure(options: Options) -> Sequence[Figure]:
                     {SALES.name: {0: number}},
                     {SALES.name: "t"},
                 )
-                took, found = timed(
+                took, recomputed = timed(
                     partial(
                         recompute,
                         Project(settings, TWO, store),
@@ -63,7 +63,7 @@ def measure(options: Options) -> Sequence[Figure]:
                     duck.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
                     best, _ = timed(partial(_group, duck, files))
                     if not repeat:
-                        _check(duck, found, store)
+                        _check(duck, recomputed, store)
                 say(f"trilayer {took:.2f} s, DuckDB {best:.2f} s")
                 if repeat:
                     product.append(took)
@@ -105,10 +105,10 @@ def _group(duck: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
         )
 
 
-def _check(duck: duckdb.DuckDBPyConnection, found: Recomputed, store: Store) -> None:
+def _check(duck: duckdb.DuckDBPyConnection, recomputed: Recomputed, store: Store) -> None:
     for view in TWO.views:
         duck.execute(create_table_sql("partials", view))
-        for file in found.views[view.name]:
+        for file in recomputed.views[view.name]:
             duck.register("arriving", store.read_table(file))
             duck.execute("INSERT INTO partials SELECT * FROM arriving")
         same = compare_answers(duck, view, view.name, f"({present_select(view, ['partials'])})")

@@ -55,7 +55,7 @@ from trilayer_server.users import Users
 POINTS, CLIENTS, IDLE, SUBSCRIBERS = 300, 16, 200, 50
 ALL = "SELECT * FROM by_user"
 TOTAL = "SELECT sum(sales) AS sales FROM by_user"
-QUESTIONS = 5
+QUERIES = 5
 """How many different questions the subscribers ask at most."""
 
 FETCH = 1_000
@@ -149,9 +149,9 @@ def _many(options: Options, keys: int, wire: str) -> list[Figure]:
     for repeat in range(options.repeats):
         queries = [point_query(user) for user in some_users(keys, POINTS, repeat)]
         one.append(POINTS / max(asyncio.run(_ask_all(wire, [queries]))[1], 1e-9))
-        found, took, failed = asyncio.run(_ask_all(wire, [queries] * CLIENTS))
+        latencies, took, failed = asyncio.run(_ask_all(wire, [queries] * CLIENTS))
         many.append(CLIENTS * POINTS / took)
-        slow.append(1000 * statistics.quantiles(found, n=100)[98])
+        slow.append(1000 * statistics.quantiles(latencies, n=100)[98])
         errors += failed
     return [
         Figure(f"{CLIENTS} connections, point queries", "/s", many),
@@ -200,15 +200,15 @@ def _rows(options: Options, wire: str, beside: str, server: psutil.Process) -> l
                     spent = seconds(partial(read, address))
                     if repeat:
                         took.setdefault((name, whose), []).append(spent)
-    found = []
+    figures = []
     for name, most in (("binary", 1.5), ("text", 2.0), (f"by {FETCH:,}", 2.0)):
         ours, theirs = took[name, "ours"], took[name, "theirs"]
-        found += [
+        figures += [
             Figure(f"a million rows, {name}", "s", ours),
             Figure(f"a million rows, {name}, PostgreSQL", "s", theirs),
             Figure(f"server / PostgreSQL, {name}", "", ratios(ours, theirs), at_most=most),
         ]
-    return [*found, Figure("memory of the server meanwhile", "MiB more", [peak[0] - before])]
+    return [*figures, Figure("memory of the server meanwhile", "MiB more", [peak[0] - before])]
 
 
 def _read(address: str, format_: int) -> None:
@@ -245,12 +245,12 @@ def _jdbc(options: Options, wire: str, beside: str) -> list[Figure]:
     """All rows of the view by JDBC, so many at a time, beside PostgreSQL."""
     (driver,) = jars.fetch(DRIVER, default_jars() / "jdbc", echo=say)
     urls = [_jdbc_url(address) for address in [wire, beside] * (options.repeats + 1)]
-    said = subprocess.run(
+    ended = subprocess.run(
         [java_executable(), "-cp", driver, Path(__file__).parent / "ReadAll.java",
          str(FETCH), ALL, *urls],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    took = [float(line) for line in said.stdout.split()]
+    took = [float(line) for line in ended.stdout.split()]
     ours, theirs = took[2::2], took[3::2]  # the first run warms both
     return [
         Figure(f"a million rows by {FETCH:,}, JDBC", "s", ours),
@@ -307,7 +307,7 @@ def _idle(wire: str, http: str, server: psutil.Process) -> list[Figure]:
     """What connections and subscribers cost while nothing happens."""
     before = _resident_mib(server)
     clients = [psycopg.connect(wire, autocommit=True) for _ in range(IDLE)]
-    with _subscribed(http, SUBSCRIBERS, QUESTIONS):
+    with _subscribed(http, SUBSCRIBERS, QUERIES):
         more = _resident_mib(server) - before
         began = _processor_s(server)
         time.sleep(10)
@@ -327,21 +327,21 @@ def _fresh(
     """How long after a commit subscribers know of it, and a reader that asks all the time."""
     return [
         figure
-        for questions in (1, QUESTIONS)
-        for figure in _told(options, connection, commits, http, questions)
+        for queries in (1, QUERIES)
+        for figure in _time_to_subscribers(options, connection, commits, http, queries)
     ]
 
 
-def _told(
+def _time_to_subscribers(
     options: Options,
     connection: serving_layer.Connection,
     commits: Commits,
     http: str,
-    questions: int,
+    queries: int,
 ) -> list[Figure]:
     inside: list[float] = []
-    told: list[float] = []
-    with _subscribed(http, SUBSCRIBERS, questions) as seen:
+    delays: list[float] = []
+    with _subscribed(http, SUBSCRIBERS, queries) as seen:
         for _ in range(10 * options.repeats):
             former = connection.sql(TOTAL).rows()
             committed = commits.add()
@@ -349,12 +349,12 @@ def _told(
                 pass
             inside.append(1000 * (time.time() - committed))
             _until(partial(_all_since, seen, committed))
-            told += [1000 * (at - committed) for at in seen]
-    later = statistics.median(told) - statistics.median(inside)
+            delays += [1000 * (at - committed) for at in seen]
+    later = statistics.median(delays) - statistics.median(inside)
     return [
         Figure("commit to an in-process reader", "ms", inside),
-        Figure(f"commit to {SUBSCRIBERS} subscribers of {questions} questions", "ms", told),
-        Figure(f"subscriber of {questions} - reader, medians", "ms", [later], at_most=100),
+        Figure(f"commit to {SUBSCRIBERS} subscribers of {queries} queries", "ms", delays),
+        Figure(f"subscriber of {queries} - reader, medians", "ms", [later], at_most=100),
     ]
 
 
@@ -363,13 +363,13 @@ def _all_since(times: Sequence[float], since: float) -> bool:
 
 
 @contextmanager
-def _subscribed(http: str, number: int, questions: int) -> Iterator[list[float]]:
+def _subscribed(http: str, number: int, queries: int) -> Iterator[list[float]]:
     """Subscribers, all in one thread: the times at which they were last told of a change."""
     seen = [0.0] * number
     ends: list[Callable[[], object]] = []
 
     async def listen(client: httpx.AsyncClient, place: int) -> None:
-        query = {"sql": f"{TOTAL} -- {place % questions}"}
+        query = {"sql": f"{TOTAL} -- {place % queries}"}
         async with client.stream("GET", f"{http}v1/subscribe", params=query) as answer:
             answer.raise_for_status()
             async for line in answer.aiter_lines():
@@ -430,9 +430,9 @@ def _bystanders(options: Options, keys: int, at: Path) -> list[Figure]:
 
     def ask(client: psycopg.Connection[Any]) -> None:
         user = next(users)
-        ((found, *_),) = client.execute(point_query(user)).fetchall()
-        if found != user:
-            raise AssertionError(f"the row must be that of {user}; got that of {found}")
+        ((name, *_),) = client.execute(point_query(user)).fetchall()
+        if name != user:
+            raise AssertionError(f"the row must be that of {user}; got that of {name}")
 
     with _served(at, home) as (port, *_):
         wire = f"host=127.0.0.1 port={port} dbname=trilayer password={PASSWORD} user="

@@ -35,7 +35,7 @@ VIEW = View(
     aggregates={"reports": count(), "riders": sum_("riders")},
 )
 
-QUESTION = "SELECT sum(riders)::BIGINT, count(*), max(shift_end) FROM shifts"
+QUERY = "SELECT sum(riders)::BIGINT, count(*), max(shift_end) FROM shifts"
 PLAIN = """SELECT sum(riders)::BIGINT, count(*), max(last) FROM (
     SELECT bus, shift, max(shift__last) AS last, sum(reports__n) AS reports,
         sum(riders__sum) AS riders
@@ -72,9 +72,9 @@ def measure(options: Options) -> Sequence[Figure]:
             answers = {
                 str(one.to_pylist())
                 for one in (
-                    kept.sql(QUESTION).arrow(),
-                    on_demand.sql(QUESTION).arrow(),
-                    ask_native(native, QUESTION),
+                    kept.sql(QUERY).arrow(),
+                    on_demand.sql(QUERY).arrow(),
+                    ask_native(native, QUERY),
                 )
             }
             if len(answers) > 1:
@@ -83,9 +83,9 @@ def measure(options: Options) -> Sequence[Figure]:
             times: dict[str, list[float]] = {"plain": [], "demand": [], "native": [], "kept": []}
             for _ in range(options.repeats):
                 times["plain"].append(_seconds(lambda: ask_native(native, PLAIN)))
-                times["demand"].append(_seconds(lambda: on_demand.sql(QUESTION).arrow()))
-                times["native"].append(_seconds(lambda: ask_native(native, QUESTION)))
-                times["kept"].append(_seconds(lambda: kept.sql(QUESTION).arrow()))
+                times["demand"].append(_seconds(lambda: on_demand.sql(QUERY).arrow()))
+                times["native"].append(_seconds(lambda: ask_native(native, QUERY)))
+                times["kept"].append(_seconds(lambda: kept.sql(QUERY).arrow()))
     return [
         Figure("limit: plain GROUP BY of the panes", "ms", _ms(times["plain"])),
         Figure("limit: native table of the sessions", "ms", _ms(times["native"])),

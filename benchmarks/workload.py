@@ -150,9 +150,9 @@ def check(catalog: Catalog, settings: Settings, store: Store, *events: Path) -> 
                 "answer", answer.select([n for n in answer.column_names if not n.endswith("_end")])
             )
             expected = EXPECTED[view.name].format(events=f"read_parquet([{files}])")
-            found = compare_answers(duck, view, f"({expected})", "answer")
-            if not found.same or not found.match:
-                raise AssertionError(f"{view.name} must be {EXPECTED[view.name]}; got {found}")
+            comparison = compare_answers(duck, view, f"({expected})", "answer")
+            if not comparison.same or not comparison.match:
+                raise AssertionError(f"{view.name} must be {EXPECTED[view.name]}; got {comparison}")
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def judge(file):
     data.load()
     status = {name: status_by_exit_code[code] for name, code in data.exit_code_by_key.items()}
     print()
-    survivors = [name for name, said in status.items() if said not in NOTICED]
+    survivors = [name for name, outcome in status.items() if outcome not in NOTICED]
     for name in survivors:
         print(f"{status[name]}: {name}\n{get_diff_for_mutant(name, path=Path(file))}")
     noticed = len(status) - len(survivors)

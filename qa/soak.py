@@ -70,15 +70,15 @@ def replay(text: str) -> None:
     """Runs some entries of a seed's schedule and says what happens."""
     seed, _, kept = text.partition(":")
     entries = schedules.plan(int(seed))
-    told: list[str] = []
+    report: list[str] = []
     try:
         schedules.run(
-            int(seed), [entries[i] for i in schedules.places(kept)] if kept else entries, told
+            int(seed), [entries[i] for i in schedules.places(kept)] if kept else entries, report
         )
-        told.append("nothing is wrong")
+        report.append("nothing is wrong")
     except Wrong as wrong:
-        told.append(f"seed {seed}: {wrong}")
-    sys.stdout.write("\n".join(told) + "\n")
+        report.append(f"seed {seed}: {wrong}")
+    sys.stdout.write("\n".join(report) + "\n")
 
 
 def main() -> None:

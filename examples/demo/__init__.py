@@ -162,7 +162,7 @@ class Demo:
         events: What its events are called.
         counted: Views whose totals of a column are the numbers of events that have been counted.
         prepare: Writes the events to a folder.
-        questions: The queries that are shown at the end, with a title for each.
+        queries: The queries that are shown at the end, with a title for each.
         rate: The number of events per second that are sent to each stream.
         settings: Settings that this example needs.
     """
@@ -172,14 +172,14 @@ class Demo:
     events: str
     counted: Mapping[str, str]
     prepare: Callable[[Path], Prepared]
-    questions: Mapping[str, str]
+    queries: Mapping[str, str]
     rate: int = 2_000
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
-def compare(expected: Expected, found: Iterable[Mapping[str, Any]]) -> Compared:
+def compare(expected: Expected, answer: Iterable[Mapping[str, Any]]) -> Compared:
     """Compares the rows of a relation with the correct ones."""
-    rows = {tuple(row[name] for name in expected.key): row for row in found}
+    rows = {tuple(row[name] for name in expected.key): row for row in answer}
     wrong = [f"{key} is missing" for key in expected.rows if key not in rows]
     if not expected.some:
         wrong += [f"{key} is not expected" for key in rows if key not in expected.rows]

@@ -65,7 +65,7 @@ class AlertWatch(threading.Thread):
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._arrived: dict[str, Arrived] = {}
-        self._told = 0
+        self._reported = 0
         self._fault: TrilayerError | None = None
 
     def __enter__(self) -> Self:
@@ -90,9 +90,9 @@ class AlertWatch(threading.Thread):
         """
         if self._fault is not None:
             raise self._fault
-        found = self.all[self._told :]
-        self._told += len(found)
-        return found
+        new = self.all[self._reported :]
+        self._reported += len(new)
+        return new
 
     def run(self) -> None:
         """Reads until the context ends."""
@@ -197,11 +197,11 @@ def score(
     >>> score("a", ["1", "2", "3", "4"], ["1", "2", "3", "5", "6"], ["3", "5"]).recall
     0.5
     """
-    found = set(raised)
+    raised_places = set(raised)
     return Score(
         alert,
-        len(found),
-        len(found.intersection(right)),
+        len(raised_places),
+        len(raised_places.intersection(right)),
         len(set(planted)),
-        len(found.intersection(planted)),
+        len(raised_places.intersection(planted)),
     )

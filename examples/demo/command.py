@@ -157,14 +157,14 @@ def _tell_alerts(alerts: Sequence[Arrived]) -> None:
 
 
 def _tell_judged(judged: operation.Judged) -> None:
-    for which, found in (
+    for which, latency in (
         (f"without the first {operation.WARM_S} seconds", judged.latencies),
         ("all", judged.all_latencies),
     ):
-        if found is not None:
-            (log_p50, log_p99), (read_p50, read_p99) = found.to_log, found.to_reader
+        if latency is not None:
+            (log_p50, log_p99), (read_p50, read_p99) = latency.to_log, latency.to_reader
             out.print(
-                f"  latency of {found.number:,} alerts, {which}: from the event's append to the"
+                f"  latency of {latency.number:,} alerts, {which}: from the event's append to the"
                 f" alert's p50 {log_p50:,.0f} ms, p99 {log_p99:,.0f} ms; until another process has"
                 f" read it p50 {read_p50:,.0f} ms, p99 {read_p99:,.0f} ms"
             )
@@ -208,15 +208,15 @@ def _tell_compared(compared: ComparedWithTruth, demo: Demo) -> None:
         expected = relation.expected
         bounds = compared.bounds.get(expected.relation, {})
         exact = [name for name in expected.columns or expected.key if name not in relation.errors]
-        said = [f"{', '.join(exact)} equal"] if exact and not relation.wrong else []
-        said += [
+        summary = [f"{', '.join(exact)} equal"] if exact and not relation.wrong else []
+        summary += [
             f"{name} off by {error.typical:.2%} (root mean square), at most {error.largest:.2%};"
             f" bound: {bounds.get(name, '')}"
             for name, error in relation.errors.items()
         ]
         mark = "[red]wrong[/]" if relation.wrong else "[green]right[/]"
         keys = f"{len(expected.rows):,} {'key' if len(expected.rows) == 1 else 'keys'}"
-        out.print(f"  {mark} [bold]{expected.relation}[/], {keys}: {'; '.join(said)}")
+        out.print(f"  {mark} [bold]{expected.relation}[/], {keys}: {'; '.join(summary)}")
         for line in relation.wrong[:3]:
             err.print(f"    {escape(line)}", soft_wrap=True)
         if len(relation.wrong) > 3:
@@ -224,7 +224,7 @@ def _tell_compared(compared: ComparedWithTruth, demo: Demo) -> None:
 
 
 def _how_to_ask(demo: Demo) -> str:
-    query = next(iter(demo.questions))
+    query = next(iter(demo.queries))
     installed = Path(sys.prefix) / "bin" / "trilayer"
     command = "trilayer" if shutil.which("trilayer") else os.path.relpath(installed)
     on_it = f"TRILAYER_CATALOG={demo.catalog} TRILAYER_STORE=.trilayer/demo/store {command}"

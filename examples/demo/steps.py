@@ -151,7 +151,7 @@ class BatchRun:
 
 @dataclass(frozen=True)
 class AllCounted:
-    """All events are in the answers; with the answers to the example's questions, by title."""
+    """All events are in the answers; with the answers to the example's queries, by title."""
 
     counts: Counts
     answers: dict[str, Result]
@@ -372,7 +372,7 @@ def steps(demo: Demo, stack: Stack) -> Iterator[Step]:
 
 
 def _answered(connection: Connection, demo: Demo, p: Project, prepared: Prepared) -> Iterator[Step]:
-    answers = {title: connection.sql(f"FROM {query}") for query, title in demo.questions.items()}
+    answers = {title: connection.sql(f"FROM {query}") for query, title in demo.queries.items()}
     yield AllCounted(_counts(connection, demo), answers)
     yield _compared(connection, p, prepared)
 
@@ -461,8 +461,8 @@ def _send_history(prepared: Prepared, p: Project) -> None:
 def _must_run(p: Project, name: str) -> None:
     if processes.running(p.settings.home, name) is None:
         last = processes.last_started(p.settings.home, name)
-        said = processes.log_tail(last) if last else "it was not started"
-        raise TrilayerError(f"the process {name!r} must run; it ended by itself:\n{said}")
+        log_end = processes.log_tail(last) if last else "it was not started"
+        raise TrilayerError(f"the process {name!r} must run; it ended by itself:\n{log_end}")
 
 
 def _watched_from(p: Project, ready: Path) -> dict[int, int]:
@@ -589,8 +589,8 @@ def _counts(connection: Connection, demo: Demo) -> Counts:
         for view, column in demo.counted.items():
             counted = f"SELECT coalesce(sum({column}), 0)::BIGINT, count(*) FROM {view}"
             for layer in LAYERS:
-                found, of_keys = snapshot.sql(counted, layer).rows()[0]
-                events[layer] += found
+                count, of_keys = snapshot.sql(counted, layer).rows()[0]
+                events[layer] += count
                 keys[layer] += of_keys
         return Counts(events, keys, snapshot.provenance)
 

@@ -88,13 +88,13 @@ def truth(flights: list[Event]) -> list[Expected]:
 
 
 def _delays(delays: list[int | None]) -> dict[str, Any]:
-    known = [delay for delay in delays if delay is not None]
+    departed = [delay for delay in delays if delay is not None]
     return {
         "flights": len(delays),
-        "departed": len(known),
-        "late": sum(delay > 15 for delay in known),
-        "mean_delay": sum(known) / len(known) if known else None,
-        "max_delay": max(known, default=None),
+        "departed": len(departed),
+        "late": sum(delay > 15 for delay in departed),
+        "mean_delay": sum(departed) / len(departed) if departed else None,
+        "max_delay": max(departed, default=None),
     }
 
 
@@ -115,6 +115,6 @@ demo = Demo(
     events="flights",
     counted={"delays_by_carrier": "flights"},
     prepare=prepare,
-    questions={"worst_carriers": "worst carriers of the year"},
+    queries={"worst_carriers": "worst carriers of the year"},
     rate=4_000,
 )

@@ -209,7 +209,7 @@ demo = Demo(
     events="payments",
     counted={"by_card": "transactions"},
     prepare=prepare,
-    questions={
+    queries={
         "alert_states": "alerts by what the batch layer says of them",
         "disagreements": "why the layers do not agree",
         "biggest_outings": "cards that paid the most without a pause of an hour",

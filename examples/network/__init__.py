@@ -38,7 +38,7 @@ packets = Stream(
     event_time="seen",
 )
 
-# The hosts that someone has entered in a list. Only questions use it, so that a new list applies to
+# The hosts that someone has entered in a list. Only queries use it, so that a new list applies to
 # all packets, old and new.
 hosts = Table(
     "hosts",

@@ -77,7 +77,7 @@ demo = Demo(
     events="packets",
     counted={"sources": "packets"},
     prepare=prepare,
-    questions={
+    queries={
         "scanners": "sources that try many ports",
         "unusual": "sources that send much more than usual in the last ten seconds, or are new",
         "strangers": "sources from outside that are in no list",

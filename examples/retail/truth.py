@@ -121,7 +121,7 @@ demo = Demo(
     events="purchases",
     counted={"sales_by_product": "purchases"},
     prepare=prepare,
-    questions={
+    queries={
         "top_sellers": "products with the most revenue",
         "erratic_customers": "customers whose purchases differ the most",
         "latest_baskets": "median, 90 % and 99 % of what a purchase costs, and best sellers",

@@ -104,7 +104,7 @@ demo = Demo(
     events="posts",
     counted={"authors": "posts"},
     prepare=prepare,
-    questions={
+    queries={
         "common_words": "the most common words",
         "velocity": "hashtags that gain speed, by the last ten seconds with posts",
         "picking_up": "hashtags that gain speed, by the last five minutes of the clock",

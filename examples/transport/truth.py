@@ -45,12 +45,12 @@ def prepare(
 def truth(rides: list[Event], reports: list[Event]) -> list[Expected]:
     """The correct rows of the views."""
     with lifts.file.open(encoding="utf-8") as file:
-        known = {lift["lift"]: lift for lift in csv.DictReader(file)}
+        by_lift = {lift["lift"]: lift for lift in csv.DictReader(file)}
     named = [
         ride
         | {
-            "lift": known[ride["lift"]]["name"] if ride["lift"] in known else ride["lift"],
-            "sector": known[ride["lift"]]["sector"] if ride["lift"] in known else None,
+            "lift": by_lift[ride["lift"]]["name"] if ride["lift"] in by_lift else ride["lift"],
+            "sector": by_lift[ride["lift"]]["sector"] if ride["lift"] in by_lift else None,
         }
         for ride in rides
     ]
@@ -121,7 +121,7 @@ demo = Demo(
     events="events",
     counted={"skiers": "rides", "buses": "reports"},
     prepare=prepare,
-    questions={
+    queries={
         "busiest_lifts": "the busiest lifts of the last minutes",
         "where_buses_are": "where the buses are",
         "late_services": "services with the longest delays",

@@ -72,7 +72,7 @@ def main() -> int:
         _round(faults, rng, seen)
         round_number += 1
     _table(faults, seen)
-    all_seen = [one for found in seen.values() for one in found]
+    all_seen = [one for outcomes in seen.values() for one in outcomes]
     wrong = sum(not one.good for one in all_seen)
     print(
         f"{len(all_seen)} faults in {round_number} rounds, {(time.monotonic() - began) / 60:.0f}"
@@ -117,10 +117,10 @@ def _round(faults: list[Fault], rng: random.Random, seen: dict[str, list[Seen]])
                     while waiting:
                         fault = waiting.pop()
                         _say(f"{fault.name}: {fault.how}")
-                        found = run_fault(stack, fault, rng)
-                        seen[fault.name].append(found)
-                        _say(f"    {found}")
-                        if not found.good:
+                        outcome = run_fault(stack, fault, rng)
+                        seen[fault.name].append(outcome)
+                        _say(f"    {outcome}")
+                        if not outcome.good:
                             break
             except Exception:  # noqa: BLE001  # told, and counted
                 traceback.print_exc()
@@ -137,12 +137,12 @@ def _table(faults: list[Fault], seen: dict[str, list[Seen]]) -> None:
     )
     print("|---|---|---|---|---|")
     for fault in faults:
-        found = seen[fault.name]
-        healed = [s for s in found if s.good and s.report.followed]
-        times = sorted(s.report.unwell_s for s in found if s.good) or [0.0]
+        outcomes = seen[fault.name]
+        healed = [s for s in outcomes if s.good and s.report.followed]
+        times = sorted(s.report.unwell_s for s in outcomes if s.good) or [0.0]
         commands = ", ".join(sorted({f"`{c}`" for s in healed for c in s.report.followed}))
         print(
-            f"| {fault.name} | {len(found)} | {sum(s.good for s in found) - len(healed)} |"
+            f"| {fault.name} | {len(outcomes)} | {sum(s.good for s in outcomes) - len(healed)} |"
             f" {len(healed)}{f': {commands}' if healed else ''} | {times[len(times) // 2]:.0f},"
             f" {times[-1]:.0f} |"
         )

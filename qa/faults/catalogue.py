@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from qa.faults.stack import Refused, Stack
+from qa.faults.stack import Stack, Unexpected
 from trilayer_local import kafka
 
 
@@ -58,14 +58,14 @@ def hold_until_felt(
 
     `keep` keeps it up meanwhile.
 
-    Raises Refused if none says anything: then nothing was tried.
+    Raises Unexpected if none says anything: then nothing was tried.
     """
     began = time.monotonic()
-    while time.monotonic() < began + (seconds if stack.report.refusals else most_s):
+    while time.monotonic() < began + (seconds if stack.report.errors else most_s):
         keep()
         hold(stack, 0.1)
-    if not stack.report.refusals:
-        raise Refused(
+    if not stack.report.errors:
+        raise Unexpected(
             f"some part must feel the fault within {most_s:g} s; none has said"
             f" anything:\n{stack.state()}"
         )
@@ -78,7 +78,7 @@ def at_work(stack: Stack, role: str, rng: random.Random) -> None:
         hold(stack, rng.uniform(0, 1.5))
         while not stack.victims(role):
             if time.monotonic() > deadline:
-                raise Refused(f"{role} must be at work; it is not")
+                raise Unexpected(f"{role} must be at work; it is not")
             hold(stack, 0.05)
         if role != "batch":
             return

@@ -11,7 +11,7 @@ import time
 import serving_layer
 from trilayer_core.errors import TrilayerError
 
-QUESTION = (
+QUERY = (
     "select coalesce(sum(n), 0)::bigint as n, coalesce(sum(serials), 0)::bigint as serials from"
     " by_user"
 )
@@ -35,7 +35,7 @@ def main() -> None:
 def _ask(connection: serving_layer.Connection) -> None:
     asked = time.monotonic()
     with connection.snapshot() as snapshot:
-        (row,) = snapshot.sql(QUESTION).dicts()
+        (row,) = snapshot.sql(QUERY).dicts()
         at = snapshot.provenance
     stream = at.streams["orders"]
     _say(

@@ -37,7 +37,7 @@ class Seen:
         report = self.report
         healed = f"; healed by {', '.join(report.followed)}" if report.followed else ""
         return (
-            f"good: well again after {report.unwell_s:.0f} s, {len(report.refusals)} refusals"
+            f"good: well again after {report.unwell_s:.0f} s, {len(report.errors)} errors"
             f" meanwhile{healed}; {report.answers} answers right; {report.quarantined} in"
             f" quarantine; took {self.took_s:.0f} s"
         )

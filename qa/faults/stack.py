@@ -62,7 +62,7 @@ PATIENCE_S = 600.0
 """How long a stack may take to be well again, on a machine with much else to do."""
 
 
-class Refused(AssertionError):
+class Unexpected(AssertionError):
     """A stack that did not get well, or said something that it must not say."""
 
 
@@ -110,11 +110,11 @@ class Command:
             pump.join(timeout=5)
         return True
 
-    def said(self) -> str:
+    def output(self) -> str:
         """The end of what it wrote to stderr."""
         return "".join(self.err[-60:])
 
-    def refusal(self) -> str:
+    def error(self) -> str:
         """The error that it ended with, as a user reads it; nothing if it gave none."""
         lines = "".join(self.err)
         place = lines.rfind("error: ")
@@ -131,14 +131,14 @@ class Report:
     """What was seen of one fault.
 
     Attributes:
-        refusals: what commands and readers have refused with meanwhile, each text once.
+        errors: The errors of commands and readers meanwhile, each text once.
         followed: advice that had to be followed, as commands.
         unwell_s: how long it took from the end of the fault until all was well.
         answers: how many answers of the reader were held against the log.
         quarantined: how many hostile records were in quarantine, each once.
     """
 
-    refusals: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     followed: list[str] = field(default_factory=list)
     unwell_s: float = 0.0
     answers: int = 0
@@ -180,7 +180,7 @@ class Stack:
         self._judged = 0
         self._acknowledged: dict[tuple[int, int], Any] = {}
         self._answers: list[dict[str, Any]] = []
-        self._refused: list[tuple[str, str, float]] = []
+        self._errors: list[tuple[str, str, float]] = []
         self._speed_arguments: list[str] = []
         self._hurt: set[int] = set()
 
@@ -251,7 +251,7 @@ class Stack:
                 self._begin(role)
         self._collect_answers()
         if self.good.error or (self.hostile and self.hostile.error):
-            raise Refused(f"a producer must go on; it ended: {self.good.error}")
+            raise Unexpected(f"a producer must go on; it ended: {self.good.error}")
 
     def _service(self, role: str) -> None:
         try:
@@ -260,7 +260,7 @@ class Stack:
             else:
                 self._spark_up()
         except EnvironmentFault as error:
-            self._refuse(role, str(error))
+            self._note_error(role, str(error))
 
     def _begin(self, role: str) -> None:
         armed = self.failpoints.get(role, "")
@@ -290,20 +290,20 @@ class Stack:
             self._collect_answers()
         if command.pid in self._hurt:
             return
-        refusal = command.refusal()
-        said = command.said()
-        if not refusal:
-            raise Refused(
+        error = command.error()
+        output = command.output()
+        if not error:
+            raise Unexpected(
                 f"{' '.join(command.arguments)} must end with an error that says what to do;"
-                f" it ended with {code}, and:\n{said}"
+                f" it ended with {code}, and:\n{output}"
             )
-        self._refuse(role, refusal)
+        self._note_error(role, error)
 
-    def _refuse(self, role: str, text: str) -> None:
-        self._refused.append((role, text, time.monotonic()))
+    def _note_error(self, role: str, text: str) -> None:
+        self._errors.append((role, text, time.monotonic()))
         line = f"{role}: {text}"
-        if line not in self.report.refusals:
-            self.report.refusals.append(line)
+        if line not in self.report.errors:
+            self.report.errors.append(line)
             self._echo(f"    {line[:600]}")
 
     def _collect_answers(self) -> None:
@@ -313,7 +313,7 @@ class Stack:
         while reader.out and reader.out[0].endswith("\n"):
             line = json.loads(reader.out.pop(0))
             if "error" in line:
-                self._refuse("reader", line["error"])
+                self._note_error("reader", line["error"])
             else:
                 self._answers.append(line)
 
@@ -338,11 +338,11 @@ class Stack:
     def ingested(self) -> dict[int, int]:
         """Where the master dataset ends in the log of its newest origin."""
         store = self.project.store
-        known = Origins(store, self.stream).all()
-        if not known:
+        origins = Origins(store, self.stream).all()
+        if not origins:
             return {}
-        chain = of_origin(Master(store, self.stream).longest_chain(), known[-1].identity)
-        return dict(chain_end(chain, known[-1].start))
+        chain = of_origin(Master(store, self.stream).longest_chain(), origins[-1].identity)
+        return dict(chain_end(chain, origins[-1].start))
 
     def well_since(self, since_ms: int, since: float) -> Callable[[], bool]:
         """Whether all is well again: a run has published, and an answer has all, of what had
@@ -371,7 +371,7 @@ class Stack:
         lasts.
         """
         began = time.monotonic()
-        handled = len(self._refused) if what == "begin" else 0
+        handled = len(self._errors) if what == "begin" else 0
         tries: dict[str, int] = {}
         while True:
             self.tend()
@@ -379,22 +379,22 @@ class Stack:
                 break
             now = time.monotonic()
             if now - began > timeout_s:
-                raise Refused(
+                raise Unexpected(
                     f"{what}: the stack must be well within {timeout_s:g} s; it is"
                     f" not:\n{self.state()}"
                 )
-            fresh = [row for row in self._refused[handled:] if row[2] > began]
+            fresh = [row for row in self._errors[handled:] if row[2] > began]
             advised = next((row for row in fresh if advice(row[1]) and _is_due(row, fresh)), None)
             if advised is not None and (advised[0] != "reader" or now - began > 15):
                 for command in advice(advised[1]):
                     tries[command] = tries.get(command, 0) + 1
                     if tries[command] > 4:
-                        raise Refused(
+                        raise Unexpected(
                             f"{what}: `{command}` must heal what advised it; it did not:"
                             f" {advised[1]}"
                         )
                     self.follow(command)
-                handled = len(self._refused)
+                handled = len(self._errors)
             time.sleep(0.05)
         self.report.unwell_s = time.monotonic() - began
 
@@ -413,7 +413,7 @@ class Stack:
         self.finish_batch()
         _, ended = self.command(*words)
         if ended.process.returncode:
-            self._refuse("advice", ended.refusal() or ended.said())
+            self._note_error("advice", ended.error() or ended.output())
 
     def finish_batch(self) -> None:
         """Returns when no batch run is under way."""
@@ -435,7 +435,7 @@ class Stack:
         try:
             while not command.ended():
                 if time.monotonic() > deadline:
-                    raise Refused(
+                    raise Unexpected(
                         f"trilayer {' '.join(arguments)} must end within {timeout_s:g} s; it did"
                         " not"
                     )
@@ -449,8 +449,8 @@ class Stack:
 
     def state(self) -> str:
         """What can be said of it, for an error."""
-        lines = [f"{role}: {command.said()[-1500:]}" for role, command in self.commands.items()]
-        lines += [f"refused {role}: {text}" for role, text, _ in self._refused[-5:]]
+        lines = [f"{role}: {command.output()[-1500:]}" for role, command in self.commands.items()]
+        lines += [f"refused {role}: {text}" for role, text, _ in self._errors[-5:]]
         return "\n".join(
             [*lines, f"newest answer: {self._answers[-1:]}", f"newest T: {self._batch_ok_ms}"]
         )
@@ -460,21 +460,21 @@ class Stack:
     def judge(self) -> None:
         """Holds all that was seen since the last time against the log.
 
-        Raises Refused for whatever is not right.
+        Raises Unexpected for whatever is not right.
         """
         self.judge_acknowledged()
         for answer in self._answers[self._judged :]:
             wrong = self.ledger.wrong(answer)
             if wrong:
-                raise Refused(f"every answer must be right; {wrong}")
+                raise Unexpected(f"every answer must be right; {wrong}")
         self.report.answers += len(self._answers) - self._judged
         self._judged = len(self._answers)
         out, command = self.command("verify", "--json")
         if command.process.returncode:
-            raise Refused(f"verify must be clean; got:\n{out}\n{command.said()}")
+            raise Unexpected(f"verify must be clean; got:\n{out}\n{command.output()}")
         verified = json.loads(out)
         if not verified["clean"] or not verified["streams"] or set(verified["views"]) != _VIEWS:
-            raise Refused(f"verify must have compared all views; got {out}")
+            raise Unexpected(f"verify must have compared all views; got {out}")
         self._judge_keys()
         self._judge_quarantine()
 
@@ -486,7 +486,7 @@ class Stack:
             partition = self.ledger.now[number]
             there = partition.serials[offset] if offset < partition.end else "nothing"
             if there != serial:
-                raise Refused(
+                raise Unexpected(
                     f"{number}:{offset} was acknowledged as {serial}; the log has {there}"
                 )
 
@@ -516,7 +516,7 @@ class Stack:
         expected = self.ledger.by_user(head)
         if rows != expected:
             differing = [pair for pair in zip(rows, expected, strict=False) if pair[0] != pair[1]]
-            raise Refused(
+            raise Unexpected(
                 f"by_user at {head} must be what the log adds up to; got {len(rows)} keys,"
                 f" {differing[:3]}"
             )
@@ -530,11 +530,11 @@ class Stack:
         for event in quarantined(self.project.store, self.stream):
             listed[event.partition, event.offset] += 1
             if not event.reason:
-                raise Refused(f"an event in quarantine must have a reason; got {event}")
+                raise Unexpected(f"an event in quarantine must have a reason; got {event}")
         hostile = self.ledger.hostile()
         if listed != hostile:
             lacking, more = sorted((hostile - listed).items()), sorted((listed - hostile).items())
-            raise Refused(
+            raise Unexpected(
                 f"quarantine must list the {hostile.total()} hostile records; it lacks"
                 f" {len(lacking)} of them, such as {lacking[:3]}, and lists {len(more)} others,"
                 f" such as {more[:3]}"
@@ -568,15 +568,15 @@ class Stack:
 
     def signal(self, role: str, number: signal.Signals, *, jvm: bool = False) -> bool:
         """Sends a signal to all processes of a role; whether there was one."""
-        found = self.victims(role, jvm=jvm)
+        victims = self.victims(role, jvm=jvm)
         if number == signal.SIGKILL and not jvm:
             self.hurt(role)
-        for victim in found:
+        for victim in victims:
             with suppress(psutil.NoSuchProcess):
                 victim.send_signal(number)
         if number == signal.SIGKILL:
-            _wait_until_gone(found)
-        return bool(found)
+            _wait_until_gone(victims)
+        return bool(victims)
 
     def limit_files(self, role: str, size_bytes: int | None) -> None:
         """Lets a role's processes write no file beyond a size, which they are told as a failing
@@ -620,7 +620,7 @@ class Stack:
         return sent
 
     def end(self) -> None:
-        """Ends all of it, whatever state it is in, and raises Refused where a process is left."""
+        """Ends all of it, in any state. Raises Unexpected if a process is left."""
         for producer in (getattr(self, "good", None), self.hostile):
             if producer is not None and producer.is_alive():
                 producer.abandon()
@@ -647,12 +647,12 @@ _VIEWS = {"by_user", "by_minute", "hourly"}
 
 def leftovers(stack: str) -> list[psutil.Process]:
     """Processes other than this one that carry a stack's mark."""
-    found = []
+    processes_ = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.pid != os.getpid() and process.environ().get(MARK) == stack:
-                found.append(process)
-    return found
+                processes_.append(process)
+    return processes_
 
 
 def _kill(pid: int) -> None:
@@ -675,13 +675,13 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-def _is_due(refusal: tuple[str, str, float], fresh: list[tuple[str, str, float]]) -> bool:
+def _is_due(error: tuple[str, str, float], fresh: list[tuple[str, str, float]]) -> bool:
     """Whether an advice is to be followed now: one for a process that ends so again and again, when
     it has ended three times.
     """
-    if not any(said in refusal[1] for said in ("at each start", "ends so again")):
+    if not any(phrase in error[1] for phrase in ("at each start", "ends so again")):
         return True
-    return sum(role == refusal[0] for role, _, _ in fresh) >= 3
+    return sum(role == error[0] for role, _, _ in fresh) >= 3
 
 
 def advice(text: str) -> list[str]:

@@ -167,11 +167,11 @@ class Attacker(threading.Thread):
         client = self._connected(target, target.wire)
         client.sendall(struct.pack(">i", len(startup) + 4) + startup)
         self._read(client)
-        said = bytes(self._replies)
-        place = said.rfind(b"K\0\0\0\x0c")
+        replies = bytes(self._replies)
+        place = replies.rfind(b"K\0\0\0\x0c")
         if place < 0:
             return
-        pid, secret = said[place + 5 : place + 9], said[place + 9 : place + 13]
+        pid, secret = replies[place + 5 : place + 9], replies[place + 9 : place + 13]
         asked = mutations.framed(b"Q", b"SELECT sum(sin(i)) FROM range(1000000000) t(i)\0")
         client.sendall(asked)
         for _ in range(rng.choice((1, 3, 30))):
@@ -267,15 +267,15 @@ class Attacker(threading.Thread):
         begun = f"n,,{first}".encode()
         head = b"SCRAM-SHA-256\0" + struct.pack(">i", len(begun))
         client.sendall(changed(mutations.framed(b"p", head + begun)))
-        said = _message(client)[4:].decode()
-        given = dict(part.split("=", 1) for part in said.split(","))
+        first_message = _message(client)[4:].decode()
+        given = dict(part.split("=", 1) for part in first_message.split(","))
         salted = hashlib.pbkdf2_hmac(
             "sha256", password.encode(), base64.b64decode(given["s"]), int(given["i"])
         )
         key = hmac.digest(salted, b"Client Key", "sha256")
         last = f"c=biws,r={given['r']}"
         signature = hmac.digest(
-            hashlib.sha256(key).digest(), f"{first},{said},{last}".encode(), "sha256"
+            hashlib.sha256(key).digest(), f"{first},{first_message},{last}".encode(), "sha256"
         )
         proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True)))
         client.sendall(changed(mutations.framed(b"p", f"{last},p=".encode() + proof)))

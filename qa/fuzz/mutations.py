@@ -165,40 +165,40 @@ def conversation(
     rng: random.Random, recorded: Sequence[Sequence[bytes]], changes: int
 ) -> list[bytes]:
     """A recorded conversation with so many changes."""
-    found = list(rng.choice(recorded))
+    conversation = list(rng.choice(recorded))
     for _ in range(changes):
-        at = rng.randrange(len(found)) if found else 0
-        if not found:
+        at = rng.randrange(len(conversation)) if conversation else 0
+        if not conversation:
             break
         match rng.randrange(12):
             case 0:
-                found[at] = flipped(rng, found[at])
+                conversation[at] = flipped(rng, conversation[at])
             case 1:
-                found[at] = spliced(rng, found[at])
+                conversation[at] = spliced(rng, conversation[at])
             case 2:
-                found[at] = truncated(rng, found[at])
+                conversation[at] = truncated(rng, conversation[at])
             case 3:
-                found[at] = _with_length(rng, found[at], is_first=at == 0)
+                conversation[at] = _with_length(rng, conversation[at], is_first=at == 0)
             case 4:
-                found[at] = bytes([rng.choice(KINDS)]) + found[at][1:]
+                conversation[at] = bytes([rng.choice(KINDS)]) + conversation[at][1:]
             case 5:
-                found[at:at] = [found[at]] * rng.choice((1, 1, 2, 50, 1_000))
+                conversation[at:at] = [conversation[at]] * rng.choice((1, 1, 2, 50, 1_000))
             case 6:
-                rest = found[1:]
+                rest = conversation[1:]
                 rng.shuffle(rest)
-                found[1:] = rest
+                conversation[1:] = rest
             case 7:
-                del found[at]
+                del conversation[at]
             case 8:
-                found.insert(at, rng.choice(rng.choice(recorded)))
+                conversation.insert(at, rng.choice(rng.choice(recorded)))
             case 9:
-                found[at] = _with_number(rng, found[at])
+                conversation[at] = _with_number(rng, conversation[at])
             case 10:
-                found.insert(max(at, 1), _asking(rng, rng.choice(HOSTILE_SQL)))
+                conversation.insert(max(at, 1), _asking(rng, rng.choice(HOSTILE_SQL)))
             case 11:
                 kind = bytes([rng.choice(KINDS)])
-                found.insert(at, framed(kind, rng.randbytes(rng.choice((0, 4, 60)))))
-    return found
+                conversation.insert(at, framed(kind, rng.randbytes(rng.choice((0, 4, 60)))))
+    return conversation
 
 
 def _with_length(rng: random.Random, message: bytes, *, is_first: bool) -> bytes:

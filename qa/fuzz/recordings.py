@@ -19,7 +19,7 @@ import psycopg
 
 TLS_REQUEST = bytes.fromhex("0000000804d2162f")
 
-QUESTIONS = [
+QUERIES = [
     "SELECT count(*) FROM by_minute",
     "SELECT buyer, sum(revenue) AS r FROM by_minute GROUP BY buyer ORDER BY buyer",
     "SELECT i, 'x' || i FROM range(20000) t(i)",
@@ -86,25 +86,25 @@ def _recorded(port: int) -> Iterator[Relay]:
 
 def wire(port: int) -> list[list[bytes]]:
     """Records conversations of clients of PostgreSQL."""
-    found = []
+    conversations = []
     for talk in (_psycopg, _psycopg_copies, _psycopg_cancels, _pg8000, _asyncpg):
         with _recorded(port) as relay:
             talk(relay.port)
-            found += [messages(bytes(sent)) for sent in relay.sent]
-    return found
+            conversations += [messages(bytes(sent)) for sent in relay.sent]
+    return conversations
 
 
 def messages(data: bytes) -> list[bytes]:
     """The messages of one connection's client."""
-    found, at, begun = [], 0, False
+    split, at, begun = [], 0, False
     while at < len(data):
         head = 1 if begun else 0
         length = int.from_bytes(data[at + head : at + head + 4], "big")
         message = data[at : at + head + length]
         begun = begun or message[4:6] == b"\x00\x03"
-        found.append(message)
+        split.append(message)
         at += len(message)
-    return found
+    return split
 
 
 def http(port: int) -> list[list[bytes]]:
@@ -118,7 +118,7 @@ def http(port: int) -> list[list[bytes]]:
         for path in PATHS:
             client.get(path)
         for format_ in ("json", "csv", "arrow"):
-            body = {"sql": QUESTIONS[1], "format": format_, "max_rows": 2, "id": f"one-{format_}"}
+            body = {"sql": QUERIES[1], "format": format_, "max_rows": 2, "id": f"one-{format_}"}
             client.post("/v1/sql", json=body)
         body = {"sql": "SELECT $1, $2", "params": [1, "a"], "layer": "batch", "version": 1}
         client.post("/v1/sql", json={**body, "timeout_s": 5.5})
@@ -166,7 +166,7 @@ def _psycopg(port: int) -> None:
     with psycopg.connect(address) as client:
         for binary in (False, True):
             cursor = client.cursor(binary=binary)
-            cursor.execute(QUESTIONS[1])
+            cursor.execute(QUERIES[1])
             cursor.execute("SELECT %s::bigint + 1, %s", (41, "text"), prepare=True)
             cursor.execute("SELECT %s::bigint + 1, %s", (42, None), prepare=True)
         client.rollback()
@@ -176,7 +176,7 @@ def _psycopg(port: int) -> None:
     with psycopg.connect(address, autocommit=True, options="-csearch_path=batch") as client:
         client.execute("SET statement_timeout = '4s'")
         client.execute("SELECT 1; SELECT 2; BEGIN; SELECT 3; COMMIT")
-        for row in client.cursor().stream(QUESTIONS[2]):
+        for row in client.cursor().stream(QUERIES[2]):
             assert row
         client.execute("SELECT relname FROM pg_catalog.pg_class")
         with client.pipeline():
@@ -205,7 +205,7 @@ def _psycopg_cancels(port: int) -> None:
 
 def _pg8000(port: int) -> None:
     client = pg8000.native.Connection("fuzz", host="127.0.0.1", port=port, database="trilayer")
-    client.run(QUESTIONS[0])
+    client.run(QUERIES[0])
     statement = client.prepare("SELECT :n")
     statement.run(n=1)
     statement.close()
@@ -220,6 +220,6 @@ async def _asyncpg_talks(port: int) -> None:
     client = await asyncpg.connect(f"postgresql://fuzz@127.0.0.1:{port}/trilayer", ssl=False)
     await client.fetch("SELECT $1::int[], $2::text", [1, None, 3], "a")
     async with client.transaction(readonly=True):
-        async for _ in client.cursor(QUESTIONS[2], prefetch=5_000):
+        async for _ in client.cursor(QUERIES[2], prefetch=5_000):
             pass
     await client.close()

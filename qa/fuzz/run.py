@@ -93,7 +93,7 @@ class Good:
 
     name: str
     answers: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     longest_s: float = 0.0
 
@@ -146,9 +146,9 @@ class Served:
         try:
             until(lambda: ready.exists() or self.process.poll() is not None, timeout_s=60)
             assert ready.exists(), self._log.read_text()
-            said = json.loads(ready.read_text())
-            self.wire = int(said["psql"].split()[4])
-            self.http = int(said["console"].rsplit(":", 1)[1].strip("/"))
+            addresses = json.loads(ready.read_text())
+            self.wire = int(addresses["psql"].split()[4])
+            self.http = int(addresses["console"].rsplit(":", 1)[1].strip("/"))
             yield self
         finally:
             self.process.send_signal(signal.SIGTERM)
@@ -200,9 +200,9 @@ class Served:
     def held(self) -> tuple[int, int]:
         """The descriptors that it has open, without those of its workers, and its tasks."""
         with self.client() as client:
-            said = client.get("/metrics").text
-        tasks = re.search(r"^trilayer_tasks (\d+)", said, re.MULTILINE)
-        workers = re.search(r"^trilayer_workers (\d+)", said, re.MULTILINE)
+            metrics = client.get("/metrics").text
+        tasks = re.search(r"^trilayer_tasks (\d+)", metrics, re.MULTILINE)
+        workers = re.search(r"^trilayer_workers (\d+)", metrics, re.MULTILINE)
         assert tasks
         assert workers
         return psutil.Process(self.process.pid).num_fds() - 2 * int(workers[1]), int(tasks[1])
@@ -251,7 +251,7 @@ class Report:
         lines += [
             f"{good.name}: {good.answers:,} answers right, {len(good.wrong)} wrong,"
             f" {good.refused.total()} refused, at most {good.longest_s:.1f} s without one"
-            + "".join(f"; {text}: {n}" for text, n in good.refused.most_common(3))
+            + "".join(f"; {text}: {n}" for text, n in good.errors.most_common(3))
             for good in self.good
         ]
         for name, before in self.start.items():
@@ -391,7 +391,7 @@ def _ask(
         try:
             rows = ask()
         except (psycopg.Error, httpx.HTTPError) as error:
-            seen.refused[str(error).splitlines()[0][-120:]] += 1
+            seen.errors[str(error).splitlines()[0][-120:]] += 1
             seen.longest_s = max(seen.longest_s, time.monotonic() - answered)
             continue
         seen.longest_s = max(seen.longest_s, time.monotonic() - answered)
@@ -410,7 +410,7 @@ def _watch(
 ) -> dict[str, Memory]:
     """Measures until the time is up, or until something has ended; returns the most memory."""
     most = {server.name: Memory(0, 0, 0, 0) for server in servers}
-    until_, said = time.monotonic() + seconds, time.monotonic()
+    until_, reported = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < until_ and not any(s.process.poll() for s in servers):
         time.sleep(1)
         for server in servers:
@@ -422,8 +422,8 @@ def _watch(
                     max(now.worker, before.worker),
                     max(now.workers, before.workers),
                 )
-        if time.monotonic() - said > 60:
-            said = time.monotonic()
+        if time.monotonic() - reported > 60:
+            reported = time.monotonic()
             echo(
                 f"{seen.counts['connections']:,} connections, {len(seen.wrong)} wrong replies;"
                 f" {sum(client.answers for client in good):,} good answers; "
@@ -465,14 +465,14 @@ def _verdict(servers: list[Served], report: Report) -> list[str]:
             wrong.append(f"{good.name} was {good.longest_s:.0f} s without an answer")
     for server in servers:
         start, most = report.start[server.name], report.most[server.name]
-        for what, found, bound in (
+        for what, value, bound in (
             ("server", most.server, start.server + SERVER_MIB),
             ("loader", most.loader, start.loader + LOADER_MIB),
             ("largest worker", most.worker, start.loader + MEMORY_MB),
         ):
-            if found > bound:
+            if value > bound:
                 wrong.append(
-                    f"{server.name}: {what} may take {bound:.0f} MiB; it took {found:.0f} MiB"
+                    f"{server.name}: {what} may take {bound:.0f} MiB; it took {value:.0f} MiB"
                 )
         if server.name in report.end and report.end[server.name].workers > WORKERS:
             wrong.append(f"{server.name} still has {report.end[server.name].workers} workers")

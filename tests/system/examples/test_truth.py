@@ -261,7 +261,7 @@ def test_the_answers_are_the_truth_and_the_oracle_s(spark, tmp_path, name):
                     assert same(found[of_key][column], value, 1e-12), (view, of_key, column)
                 if column in truths[view].columns:
                     assert same(truths[view].rows[of_key][column], value, 1e-12)
-    for query in demo.questions:
+    for query in demo.queries:
         assert connection.sql(f"from {query}").columns, query
 
 
