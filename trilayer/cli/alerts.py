@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import serving_layer
-from trilayer.cli.context import err, stop_on_signal
+from trilayer.cli.context import ReadyFile, err, ready, stop_on_signal
 from trilayer.operations.values import plain
 from trilayer_core.errors import UsageError
 from trilayer_core.project import project
@@ -32,29 +30,19 @@ def alerts() -> None:
 
 
 @app.command()
-def run(
-    ready_file: Annotated[
-        Path | None, typer.Option(hidden=True, help="file to write once events are evaluated")
-    ] = None,
-) -> None:
+def run(ready_file: ReadyFile = None) -> None:
     """Evaluates the catalog's alerts for each event until Ctrl-C or SIGTERM."""
     from speed_layer.alerts.run import run_alerts  # so that `tail` starts without Spark
 
     p = project()
-    names = ", ".join(alert.name for alert in p.catalog.alerts)
-    if not names:
+    if not p.catalog.alerts:
         raise UsageError(
             "the catalog must have alerts, for events to be judged; it has none; declare them:"
             " Catalog(alerts=[Alert(...)])"
         )
     stop = stop_on_signal("trilayer.alerts", END_S)
-
-    def ready() -> None:
-        logging.getLogger("trilayer.alerts").info("running: %s", names)
-        if ready_file:
-            ready_file.write_text("ready")
-
-    run_alerts(p, stop, on_ready=ready)
+    on_ready = ready("trilayer.alerts", p.catalog.alerts, ready_file)
+    run_alerts(p, stop, on_ready=on_ready)
 
 
 @app.command()

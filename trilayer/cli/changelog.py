@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from trilayer.cli.context import stop_on_signal
+from trilayer.cli.context import ReadyFile, ready, stop_on_signal
 from trilayer.operations.changelog import run_changelogs
 from trilayer_core.errors import UsageError
 from trilayer_core.project import project
@@ -25,24 +21,13 @@ def changelog() -> None:
 
 
 @app.command()
-def run(
-    ready_file: Annotated[
-        Path | None, typer.Option(hidden=True, help="file to write once all topics were read")
-    ] = None,
-) -> None:
+def run(ready_file: ReadyFile = None) -> None:
     """Writes the catalog's changelogs until Ctrl-C or SIGTERM."""
     p = project()
-    names = ", ".join(one.name for one in p.catalog.changelogs)
-    if not names:
+    if not p.catalog.changelogs:
         raise UsageError(
             "the catalog must have changelogs, for them to be written; it has none; declare them:"
             " Catalog(changelogs=[Changelog(...)])"
         )
     stop = stop_on_signal("trilayer.changelog", END_S)
-
-    def ready() -> None:
-        logging.getLogger("trilayer.changelog").info("running: %s", names)
-        if ready_file:
-            ready_file.write_text("ready")
-
-    run_changelogs(p, stop, ready)
+    run_changelogs(p, stop, ready("trilayer.changelog", p.catalog.changelogs, ready_file))

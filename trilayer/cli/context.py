@@ -11,8 +11,11 @@ import os
 import signal
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from rich.logging import RichHandler
 
 from trilayer_core.runtime.progress import STDERR
@@ -70,6 +73,28 @@ def stop_on_signal(name: str, within_s: float) -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     return stop
+
+
+ReadyFile = Annotated[
+    Path | None, typer.Option(hidden=True, help="file to write once the process works")
+]
+
+
+def ready(name: str, works_on: Iterable[Any], file: Path | None) -> Callable[..., None]:
+    """Returns what a process calls once it works: it logs that, and writes the file if named.
+
+    Args:
+        name: The logger.
+        works_on: The definitions on which the process works.
+        file: The file for which the process that has started this one waits.
+    """
+
+    def report(*_: object) -> None:
+        logging.getLogger(name).info("running: %s", ", ".join(one.name for one in works_on))
+        if file:
+            file.write_text("ready")
+
+    return report
 
 
 def print_json(document: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 
 from speed_layer.run import run_speed
-from trilayer.cli.context import stop_on_signal
+from trilayer.cli.context import ReadyFile, ready, stop_on_signal
 from trilayer.operations import definitions
 from trilayer.operations.speed_restart import restart_speed
 from trilayer_core.project import project
@@ -28,22 +27,13 @@ def run(
         bool,
         typer.Option("--rebuild", help="rebuild from the cut of the oldest publication kept"),
     ] = False,
-    ready_file: Annotated[
-        Path | None, typer.Option(hidden=True, help="file to write once the queries run")
-    ] = None,
+    ready_file: ReadyFile = None,
 ) -> None:
     """Runs the speed layer until Ctrl-C or SIGTERM."""
     p = project()
     stop = stop_on_signal("trilayer.speed", END_S)
-
-    def ready(_: object) -> None:
-        logging.getLogger("trilayer.speed").info(
-            "running: %s", ", ".join(stream.name for stream in p.catalog.streams)
-        )
-        if ready_file:
-            ready_file.write_text("ready")
-
-    run_speed(p, stop, rebuild=rebuild, on_ready=ready)
+    on_ready = ready("trilayer.speed", p.catalog.streams, ready_file)
+    run_speed(p, stop, rebuild=rebuild, on_ready=on_ready)
 
 
 @app.command()
