@@ -222,10 +222,29 @@ def project_status(p: Project) -> Status:
         provenance = connection.provenance()
         with connection.snapshot() as snapshot:
             views = {view.name: _view(view, snapshot, provenance) for view in p.catalog.views}
+    return status_of(p, provenance, views, explained=True)
+
+
+def status_of(
+    p: Project,
+    provenance: Provenance,
+    views: Mapping[str, ViewStatus],
+    *,
+    explained: bool = False,
+) -> Status:
+    """Returns the present status of the project, of whose views the caller knows the status.
+
+    Args:
+        p: The project.
+        provenance: What answers are based on, with the lag if it is known.
+        views: The status of each view.
+        explained: Whether extensions explain why the batch layer is late, which takes a while.
+    """
     publication = _publication(p, provenance)
+    late = explained and (publication is None or publication.late)
     sections: dict[str, Any] = {}
     for extension in extensions().values():
-        sections |= extension.status(p, late=publication is None or publication.late)
+        sections |= extension.status(p, late=late)
     running = sections.pop("processes", [])
     return Status(
         publication=publication,

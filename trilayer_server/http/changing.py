@@ -91,7 +91,7 @@ def add(app: FastAPI, store: StoreReader, access: WebAccess) -> None:
         client = admin_of(request, access)
         sent = await store.change(_replay, store.project, body)
         logger.info("%s has sent %s corrections by HTTP", client.who, sent.now)
-        return JSONResponse({"sent": sent.now, "before": sent.before, "refused": sent.refused})
+        return JSONResponse({"sent": sent.now, "before": sent.before, "refused": sent.rejected})
 
 
 def _roll_back(p: Project, body: Rollback, client: Requester) -> dict[str, Any]:
@@ -117,5 +117,5 @@ def _replay(p: Project, body: Replay) -> Sent:
         file.write_text("".join(json.dumps(record) + "\n" for record in body.records))
         sent = send_corrections(p, file, again=body.again, tell=lambda line: None)
     # A line is named by its file, which is gone.
-    sent.refused = [line.replace(f"{file}:", "record ") for line in sent.refused]
+    sent.rejected = [line.replace(f"{file}:", "record ") for line in sent.rejected]
     return sent
