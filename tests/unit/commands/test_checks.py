@@ -277,7 +277,7 @@ def test_doctor_ends_when_it_has_answered_though_the_store_does_not(folder, take
     [
         ({"bootstrap_servers": "127.0.0.1:1"}, "no Kafka broker answers at 127.0.0.1:1"),
         ({"home": "file/home"}, "home must be a folder that can be written; got "),
-        ({"batch": {"memory_mb": 1 << 30}}, "free memory must be .* lower batch.memory_mb"),
+        ({"batch.memory_mb": 1 << 30}, "free memory must be .* lower batch.memory_mb"),
         ({"spark_remote": "sc://127.0.0.1:1"}, "answers at spark_remote"),
     ],
 )
