@@ -7,7 +7,7 @@ store on request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -231,26 +231,29 @@ def segments(stream: Stream, generation: str | None, store: Store) -> RowSet:
 
     See `Connection.segments`.
     """
-    kept = [p for p in Publications(store).versions() if stream.name in p.streams]
-    commits = Generations(store, stream).commits(generation) if generation else []
+    if generation is None:
+        return RowSet(SEGMENTS.empty_table())
+    generations = Generations(store, stream)
+    identity = generations.read(generation).topic_id
+    # Offsets of another origin can't be compared with the segments'.
+    cuts = {
+        publication.version: published.cut
+        for publication in Publications(store).versions()
+        if (published := publication.streams.get(stream.name)) and published.topic_id == identity
+    }
     rows = [
-        _row(commit, segment, stream, kept) | {"generation": generation}
-        for commit in commits
+        _row(commit, segment, cuts) | {"generation": generation}
+        for commit in generations.commits(generation)
         for segment in commit.segments
     ]
     return RowSet(pa.Table.from_pylist(rows, SEGMENTS))
 
 
-def _row(
-    commit: Commit, segment: Segment, stream: Stream, kept: Sequence[Publication]
-) -> dict[str, Any]:
+def _row(commit: Commit, segment: Segment, cuts: Mapping[int, Cut]) -> dict[str, Any]:
     below = [
-        p.version
-        for p in kept
-        if all(
-            r.end <= p.streams[stream.name].cut.get(partition, 0)
-            for partition, r in segment.ranges.items()
-        )
+        version
+        for version, cut in cuts.items()
+        if all(r.end <= cut.get(partition, 0) for partition, r in segment.ranges.items())
     ]
     return {
         "first": commit.first,

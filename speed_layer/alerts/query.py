@@ -31,7 +31,7 @@ from trilayer_core.seam import Cut
 from trilayer_core.store import layout
 from trilayer_core.store.alerts import AlertGeneration, AlertGenerations, AlertState, Profile
 from trilayer_core.store.files import Store
-from trilayer_core.store.origins import Origins
+from trilayer_core.store.origins import Origins, topic_id_of
 from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publications import Publications
 
@@ -163,7 +163,7 @@ class AlertQuery:
         return (
             topic is not None
             and self.generation is not None
-            and topic.id != self.generation.topic_id
+            and topic.id != topic_id_of(self.generation.topic_id)
         )
 
     def has_lost_files(self) -> bool:

@@ -63,6 +63,11 @@ class Origin:
         return self.topic_id if self.number == 1 else f"{self.topic_id}#{self.number}"
 
 
+def topic_id_of(identity: str) -> str:
+    """The id of the topic whose offsets count in the origin with this identity."""
+    return identity.partition("#")[0]
+
+
 def origin_number(identity: str) -> int:
     """The number of the origin with this identity."""
     return int(identity.partition("#")[2] or 1)

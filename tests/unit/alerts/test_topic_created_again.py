@@ -27,7 +27,7 @@ def _away(_):
     yield
 
 
-def query(tmp_path, found):
+def query(tmp_path, found, identity):
     @contextmanager
     def log(_):
         yield SimpleNamespace(find_named={STREAM.topic: found}.get)
@@ -36,7 +36,7 @@ def query(tmp_path, found):
     made = AlertQuery(
         group, Settings(), Store(str(tmp_path)), None, open_log=_away if found == "away" else log
     )
-    made.generation = SimpleNamespace(topic_id="first")
+    made.generation = SimpleNamespace(topic_id=identity)
     made.calls = []
     made.stop = lambda: made.calls.append("stop")
     made.start = lambda: made.calls.append("start")
@@ -44,16 +44,18 @@ def query(tmp_path, found):
 
 
 @pytest.mark.parametrize(
-    ("found", "calls"),
+    ("found", "identity", "calls"),
     [
-        (SimpleNamespace(id="first"), []),
-        (SimpleNamespace(id="second"), ["stop", "start"]),
-        (None, []),  # it is gone, which ends the query
-        ("away", []),
+        (SimpleNamespace(id="first"), "first", []),
+        (SimpleNamespace(id="first"), "first#2", []),  # its second origin, after an accepted loss
+        (SimpleNamespace(id="second"), "first", ["stop", "start"]),
+        (SimpleNamespace(id="second"), "first#2", ["stop", "start"]),
+        (None, "first", []),  # it is gone, which ends the query
+        ("away", "first", []),
     ],
 )
-def test_it_is_started_again_if_the_topic_is_another_one(tmp_path, found, calls):
-    asked = query(tmp_path, found)
+def test_it_is_started_again_if_the_topic_is_another_one(tmp_path, found, identity, calls):
+    asked = query(tmp_path, found, identity)
     stop = threading.Event()
     supervisor = Supervisor([asked], Settings(), asked._store, stop, "memory")
     run._check(asked, supervisor, stop, follow=False, ask=True)

@@ -8,6 +8,7 @@ from batch_layer.accept import accept_loss
 from batch_layer.cut import choose_t
 from batch_layer.ingest import ingest
 from batch_layer.publish import rollback
+from serving_layer.history import segments
 from tests.support.seam.world import CATALOG, STREAM, TICK_MS, Counting, ModelLog, World
 from trilayer_core.errors import LogError, OvertakenError
 from trilayer_core.log.broker import Mark, Topic
@@ -258,6 +259,24 @@ def test_a_topic_created_again_goes_on_as_a_new_origin(world):
     world.add(7, 3)
     world.speed_on()
     assert world.answers() == {1: 100, 2: 150, 3: 7}
+
+
+def test_segments_are_below_the_cuts_of_their_own_origin(world):
+    world.add(100, 1)
+    world.run()
+    world.create_again()
+    world.add(10, 2)
+    world.accept_loss()
+    world.start_speed()
+    world.speed_on()
+    assert versions_above(world) == {None}, "version 1 ends at offset 100 of the topic before"
+
+
+def versions_above(world):
+    """The first version that counts the events of each segment of the newest generation."""
+    newest = Generations(world.store, STREAM).all()[-1]
+    rows = segments(STREAM, newest.name, world.store).arrow().to_pylist()
+    return {row["batch_version"] for row in rows}
 
 
 def test_a_run_that_died_after_the_new_origin_is_continued_by_the_next(world):
