@@ -32,7 +32,7 @@ def clean(project: Project) -> None:
 
     References are deleted before the files that they refer to: a crash then leaves garbage, never a
     dangling reference. A rollback can happen at any moment in between. The files of a kept version
-    stay, and for a deleted version the rollback is told that it does not exist.
+    stay, and for a deleted version the rollback reports that it does not exist.
     """
     catalog, store = project.catalog, project.store
     failpoint("publish.before-clean")

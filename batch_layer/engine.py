@@ -250,7 +250,7 @@ def tail(
 
 
 # Spark reports the error of an executor as text, without its number.
-_REFUSALS = {
+_ERRNO_BY_TEXT = {
     os.strerror(number): number
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 }
@@ -278,7 +278,7 @@ def write_files(store: Store, rows: DataFrame, folder: str) -> list[StoredFile]:
         with suppress(StoreError):
             store.delete(folder)
         for line in str(error).splitlines():
-            for reason, number in _REFUSALS.items():
+            for reason, number in _ERRNO_BY_TEXT.items():
                 if reason in line:
                     raise store.fault(
                         OSError(number, reason), "have Spark write", folder

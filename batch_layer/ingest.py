@@ -199,7 +199,7 @@ def _reparse(stream: Stream, store: Store, engine: Engine) -> Sequence[Interval]
         made = engine.parse_again(stream, old) if old.files else Ingested()
         _commit(stream, replace(old, **vars(made)), store)
         logger.info(
-            "parsed interval %s of %s anew under the changed schema: %s events",
+            "parsed interval %s of %s again under the changed schema: %s events",
             old.number,
             stream.name,
             f"{made.events:,}",

@@ -42,7 +42,7 @@ class Snapshot:
         self.sound = True
         """Whether its transaction is still usable: an error during a query ends it."""
         self.layer: Layer = "merged"
-        """The layer in which its transaction looks for views."""
+        """The layer in which its transaction finds views."""
 
     @property
     def missing_views(self) -> Mapping[str, str]:
@@ -282,7 +282,7 @@ def _json_types(columns: pa.Schema, types: Sequence[DuckDBPyType]) -> pa.Schema 
 
 
 def search_path(layer: Layer) -> str:
-    """The statement that makes a layer that in which names are looked up."""
+    """The statement that has DuckDB resolve names in a layer."""
     return f"SET search_path = '{layer},tables'"
 
 

@@ -101,7 +101,7 @@ def write_segments(
     raw = f"(SELECT {', '.join(kafka_sql(columns))} FROM {view})"
     parsed = f"({parse_sql(stream, raw, columns, reasons=False)})"
     of_rows = any(isinstance(pass_.source, Rows) for pass_ in passes)
-    # Few events of a tick or two are read and parsed by each pass anew. This takes less time than
+    # Few events of a tick or two are read and parsed again by each pass. This takes less time than
     # to keep them.
     at_once = few and len(parts) <= 2
     cached: DataFrame | None = None

@@ -32,7 +32,7 @@ def content_sql(alert: Alert, rows: str) -> str:
         f"{_converted(f'_json.{quoted_duckdb(name)}', type_)} AS {quoted_duckdb(name)}"
         for name, type_ in types.items()
     ]
-    # What is no JSON for DuckDB has no content, instead of making all questions fail.
+    # What is no JSON for DuckDB has no content, instead of making all queries fail.
     parsed = f"TRY(json_transform(payload, '{structure}'))"
     return (
         f"SELECT * EXCLUDE (_json), {', '.join(columns)}"

@@ -81,13 +81,13 @@ class AlertArrival:
     Attributes:
         alert: The alert.
         rows: Rows of `SENT_SCHEMA`, also of other alerts.
-        anew: Whether the rows that were added before are not valid any more.
+        reload: Whether the rows that were added before are not valid any more.
         evaluations: By what events were judged.
     """
 
     alert: Alert
     rows: Sequence[pa.Table]
-    anew: bool
+    reload: bool
     evaluations: Evaluations
 
 
@@ -174,7 +174,7 @@ class AlertTables:
         """Adds what was sent. What the table has already changes nothing."""
         alert, run, table = arrival.alert, self._connection.execute, _table(arrival.alert, "sent")
         contents = self._contents[alert.name]
-        if arrival.anew:
+        if arrival.reload:
             run(f"DELETE FROM {table}; DELETE FROM {_table(alert, 'others')}")
             contents.sent = {}
         rows = [own for each in arrival.rows if len(own := _own(each, alert))]
@@ -188,7 +188,7 @@ class AlertTables:
                 before = contents.sent.get(place)
                 contents.sent[place] = before.with_(span) if before else span
             run(f"INSERT INTO {table} BY NAME FROM _arrived ORDER BY created_at")
-        if rows or arrival.anew:
+        if rows or arrival.reload:
             self._write_reasons(alert, arrival.evaluations)
 
     def _are_several(self, table: str) -> bool:

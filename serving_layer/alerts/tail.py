@@ -22,13 +22,13 @@ from trilayer_core.log.alerts import AlertReader, AlertRecord, SentAlert, sent_a
 logger = logging.getLogger("trilayer.alerts")
 
 POLL_S = 0.2
-"""How long to wait for records before it is looked whether the iterator is closed, in seconds."""
+"""Interval between checks whether the iterator is closed, in seconds."""
 
-TOPIC_LOOK_S = 2.0
-"""How often it is checked that the topic is still the same, in seconds."""
+TOPIC_CHECK_S = 2.0
+"""Interval between checks whether the topic is still the same, in seconds."""
 
 AGAIN_S = 1.0
-"""The time after which it is tried again to read, in seconds."""
+"""The time between two attempts to connect, in seconds."""
 
 REMEMBERED = 10_000
 """The number of newest alerts that are left out if they are sent again."""
@@ -89,13 +89,13 @@ class ArrivingAlerts:
         self._closed, self._at_work = threading.Event(), threading.Lock()
         self._reader: AlertReader | None = None
         self._read: tuple[str, dict[int, int]] | None = ("", {}) if from_beginning else None
-        self._looked = 0.0
+        self._topic_checked_at = 0.0
         self._reported = ""
         self._waiting: deque[RaisedAlert] = deque()
         self._recent: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._parser = open_duckdb(_PARSER_MB, 1)
         self._sql = content_sql(alert, "_arriving")
-        self._look()
+        self._connect()
 
     def __enter__(self) -> ArrivingAlerts:
         return self
@@ -124,14 +124,14 @@ class ArrivingAlerts:
             if self._waiting:
                 return self._waiting.popleft()
             if self._reader is None:
-                self._look()
+                self._connect()
                 if self._reader is None:
                     self._closed.wait(AGAIN_S)
                 continue
             try:
                 self._take(self._poll(self._reader))
             except EnvironmentFault as error:
-                self._away(str(error))
+                self._disconnect(str(error))
         self._end()
         raise StopIteration
 
@@ -141,7 +141,7 @@ class ArrivingAlerts:
             self._reader = None
         self._parser.close()
 
-    def _away(self, why: str) -> None:
+    def _disconnect(self, why: str) -> None:
         if why != self._reported:
             self._reported = why
             logger.warning("alerts are waited for: %s", why)
@@ -151,15 +151,15 @@ class ArrivingAlerts:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Begins to read, or to read again where it was read before."""
+    def _connect(self) -> None:
+        """Connects to the topic, and continues where it was read before."""
         try:
             self._reader = AlertReader(self._servers(), self._alert.topic)
             topic = self._reader.topic
             if topic is None:
                 # All that it will have comes after the beginning of this iteration.
                 self._read = self._read or ("", {})
-                self._away(
+                self._disconnect(
                     f"topic {self._alert.topic!r} does not exist; `trilayer alerts run` creates it"
                 )
                 return
@@ -169,9 +169,9 @@ class ArrivingAlerts:
                 self._reader.begin(self._read[1] if self._read[0] == topic.id else {})
             self._read = (topic.id, self._reader.offsets)
         except EnvironmentFault as error:
-            self._away(str(error))
+            self._disconnect(str(error))
             return
-        self._looked = time.monotonic()
+        self._topic_checked_at = time.monotonic()
         if self._reported:
             self._reported = ""
             logger.info("alerts are read again")
@@ -179,11 +179,11 @@ class ArrivingAlerts:
     def _poll(self, reader: AlertReader) -> list[AlertRecord]:
         records = reader.poll(POLL_S)
         assert self._read
-        if time.monotonic() - self._looked >= TOPIC_LOOK_S:
+        if time.monotonic() - self._topic_checked_at >= TOPIC_CHECK_S:
             if not reader.is_same():
-                self._away(f"topic {self._alert.topic!r} was deleted, or created again")
+                self._disconnect(f"topic {self._alert.topic!r} was deleted, or created again")
                 return []
-            self._looked = time.monotonic()
+            self._topic_checked_at = time.monotonic()
         self._read = (self._read[0], reader.offsets)
         return records
 

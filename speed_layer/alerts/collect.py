@@ -47,14 +47,14 @@ MOST_MERGED = 100_000
 MOST_MERGED_BYTES = 16 << 20
 """The number of bytes beyond which a file is not merged any more."""
 
-TOPIC_LOOK_S = 2.0
-"""How often it is checked that the topic was not deleted, in seconds."""
+TOPIC_CHECK_S = 2.0
+"""Interval between checks whether the topic was deleted, in seconds."""
 
 CLEAN_S = 10.0
 """How often the folder is searched for files that are not listed any more, in seconds."""
 
 AGAIN_S = (1.0, 15.0)
-"""The time after which all is begun anew after a fault, in seconds: at first, and at most."""
+"""The time between a fault and the next attempt, in seconds: at first, and at most."""
 
 REPORT_S = 60.0
 """How often it is reported at most that records are no alerts, in seconds."""
@@ -144,7 +144,7 @@ class Collector(threading.Thread):
         reader.begin(stored.offsets)
         waiting: list[tuple[AlertRecord, SentAlert]] = []
         missing = 0
-        wrote = looked = float("-inf")
+        wrote = checked_at = float("-inf")
         while not self._stopped.is_set():
             for record in reader.poll(POLL_S):
                 alert = sent_alert(record.value)
@@ -167,11 +167,11 @@ class Collector(threading.Thread):
                     return
                 stored = self._write(stored, reader.offsets, waiting)
                 waiting.clear()
-                wrote = looked = self._clock()
-            elif now - looked >= TOPIC_LOOK_S:
+                wrote = checked_at = self._clock()
+            elif now - checked_at >= TOPIC_CHECK_S:
                 if not reader.is_same():
                     return
-                looked = now
+                checked_at = now
             if self._reported:
                 self._reported = ""
                 logger.info("alerts of topic %s are stored again", self._topic)

@@ -122,11 +122,11 @@ def _run(
     stop: threading.Event,
     on_ready: Callable[[], None],
 ) -> None:
-    ready, looked, asked = False, time.monotonic(), time.monotonic()
+    ready, origin_checked_at, topics_checked_at = False, time.monotonic(), time.monotonic()
     while not stop.wait(POLL_S):
         follow, ask = (
-            time.monotonic() - looked >= ORIGIN_CHECK_S,
-            time.monotonic() - asked >= TOPIC_CHECK_S,
+            time.monotonic() - origin_checked_at >= ORIGIN_CHECK_S,
+            time.monotonic() - topics_checked_at >= TOPIC_CHECK_S,
         )
         for query in queries:
             check = partial(_check, query, supervisor, stop, follow=follow, ask=ask)
@@ -136,8 +136,8 @@ def _run(
         if not ready and all(query.runs or query in supervisor for query in queries):
             ready = True
             on_ready()
-        looked = time.monotonic() if follow else looked
-        asked = time.monotonic() if ask else asked
+        origin_checked_at = time.monotonic() if follow else origin_checked_at
+        topics_checked_at = time.monotonic() if ask else topics_checked_at
     supervisor.check()
 
 

@@ -200,7 +200,7 @@ class AlertReader:
         for place, records in polled.items():
             for record in records:
                 if record.offset > self._next[place.partition]:
-                    self._look_for_missing(place.partition, record.offset)
+                    self._count_missing(place.partition, record.offset)
                 self._next[place.partition] = record.offset + 1
                 alerts.append(
                     AlertRecord(place.partition, record.offset, record.timestamp, record.value)
@@ -218,7 +218,7 @@ class AlertReader:
         """
         return self._log.find_named(self._name) == self.topic
 
-    def _look_for_missing(self, partition: int, offset: int) -> None:
+    def _count_missing(self, partition: int, offset: int) -> None:
         assert self.topic
         # Offsets without a record are also those of a transaction's markers.
         first = self._log.beginning(self.topic).get(partition, 0)

@@ -19,7 +19,7 @@ from trilayer_core.errors import ConflictError
 
 logger = logging.getLogger("trilayer.lock")
 
-LOOK_AGAIN_S = 0.01
+RETRY_S = 0.01
 """The time in seconds between two attempts to take a lock."""
 
 GRACE_S = 0.2
@@ -92,7 +92,7 @@ def _take_within(lock: TextIO, path: Path, once: str, wait_s: float) -> None:
         if waited >= TELL_AFTER_S and not reported:
             reported = True
             logger.warning("%s waits for %s, which holds %s", once, _holder(lock), path)
-        threading.Event().wait(LOOK_AGAIN_S)
+        threading.Event().wait(RETRY_S)
     holder = _holder(lock)
     if not wait_s:
         raise ConflictError(

@@ -26,7 +26,7 @@ _LOCKS = Path(__file__).parent / "locks"
 KAFKA_BROKER = _LOCKS / "kafka-broker.lock"
 SPARK_KAFKA = _LOCKS / "spark-kafka.lock"
 
-AGAIN = "delete the file and run again to fetch it anew"
+AGAIN = "delete the file and run again to fetch it"
 
 _LINE = re.compile(
     r"(?P<sha256>[0-9a-f]{64})  (?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+)"

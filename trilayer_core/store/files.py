@@ -44,7 +44,7 @@ from trilayer_core.store.documents import document_bytes, mending, parse_documen
 Document = TypeVar("Document")
 
 STALE_AFTER_S = 60.0
-"""Only files older than this are considered left over.
+"""Only files older than this are considered orphaned.
 
 For each kind a further proof is required, see orphans.py.
 """
@@ -239,7 +239,7 @@ class Store:
     def _temporary(self, relative: str, data: bytes, durable: bool) -> Iterator[str]:
         """A temporary file next to `relative` with the data, until the block ends.
 
-        It is locked during that time. A file without a lock belongs to no process and is left over
+        It is locked during that time. A file without a lock belongs to no process and is an orphan
         (`stale_temporaries`).
         """
         folder, name = os.path.split(self.path(relative))

@@ -122,7 +122,7 @@ class Publication:
         alerts: The alerts that events below the cut have raised, by alert; None if the catalog had
             none.
         memories: The newest events of each key below the cut, by group of alerts; None if no rule
-            looked at events before an event.
+            needs events before an event.
         alert_reconciliation: The comparison of the alerts that were sent with those of the batch
             layer, by alert; None if the catalog had none.
     """
