@@ -16,6 +16,29 @@ CREATE VIEW _pg._key_columns AS
     FROM _pg.pg_index i JOIN _pg.pg_attribute a
     ON i.indrelid = a.attrelid AND list_contains(i.indkey, a.attnum);
 
+CREATE VIEW _pg._keys AS
+    SELECT o._oid AS _object, o._schema || '.' || o._name AS _relation, o._name || '_pkey' AS _name,
+        '(' || list_aggregate(list_select(c._names, o._key), 'string_agg', ', ') || ')'
+            AS _columns
+    FROM _pg._objects o JOIN (
+        SELECT _object, list(_name ORDER BY _place) AS _names FROM _pg._attributes GROUP BY _object
+    ) c ON c._object = o._oid WHERE o._key IS NOT NULL;
+CREATE TABLE _pg._definitions AS
+    SELECT _oid AS _object, _definition AS _sql FROM _pg._objects WHERE _definition <> ''
+    UNION ALL
+    SELECT _object + 1, 'CREATE UNIQUE INDEX ' || _name || ' ON ' || _relation || ' USING btree '
+        || _columns FROM _pg._keys
+    UNION ALL SELECT _object + 2, 'PRIMARY KEY ' || _columns FROM _pg._keys;
+-- The names of all relations, each with its schema and without.
+CREATE TABLE _pg._spelled AS
+    SELECT CASE WHEN _qualified THEN _schema || '.' || _name ELSE _name END AS _text, _name, _schema,
+        _relation, _qualified, list(_schema) OVER (PARTITION BY _name, _qualified) AS _homonyms
+    FROM (
+        SELECT _name, _schema, _oid AS _relation FROM _pg._objects
+        UNION ALL
+        SELECT _name || '_pkey', _schema, _oid + 1 FROM _pg._objects WHERE _key IS NOT NULL
+    ), (VALUES (true), (false)) q(_qualified);
+
 CREATE MACRO _pg.quote_ident(name_) AS
     CASE WHEN regexp_full_match(name_, '[a-z_][a-z0-9_$]*') THEN name_
          ELSE '"' || replace(name_, '"', '""') || '"' END;

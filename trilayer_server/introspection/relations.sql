@@ -1,4 +1,81 @@
--- Relations of PostgreSQL that follow from others, filled once.
+-- The rows of PostgreSQL's relations, filled once: those that describe this database, from its objects
+-- and their columns, and those that follow from others.
+--
+-- The objects of PostgreSQL itself have numbers below 16384. A key's index has the next number after
+-- its object, the key the one after that, and the type of its rows the third. 6171 is the role
+-- pg_database_owner, which no client can be, and 16384 that of the session's user, called $user until
+-- a statement is rewritten, as the database is called $database.
+
+INSERT INTO _pg.pg_namespace BY NAME
+    SELECT _oid AS oid, _name AS nspname, 6171 AS nspowner,
+        ['pg_database_owner=UC/pg_database_owner', '=U/pg_database_owner'] AS nspacl
+    FROM _pg._client_schemas;
+INSERT INTO _pg.pg_authid BY NAME
+    SELECT 16384 AS oid, '$user' AS rolname, true AS rolinherit, true AS rolcanlogin,
+        -1 AS rolconnlimit;
+INSERT INTO _pg.pg_database BY NAME
+    SELECT 5 AS oid, '$database' AS datname, 6171 AS datdba, 6 AS encoding, 'c' AS datlocprovider,
+        true AS datallowconn, -1 AS datconnlimit, 1663 AS dattablespace, 'C' AS datcollate,
+        'C' AS datctype, ['=c/pg_database_owner'] AS datacl;
+INSERT INTO _pg.pg_class BY NAME
+    SELECT o._oid AS oid, o._name AS relname, s._oid AS relnamespace,
+        CASE WHEN o._oid > 16384 THEN o._oid + 3 ELSE 0 END AS reltype, 6171 AS relowner,
+        CASE o._kind WHEN 'r' THEN 2 ELSE 0 END AS relam, -1.0 AS reltuples,
+        'p' AS relpersistence, o._kind AS relkind, c._number AS relnatts,
+        o._kind = 'v' AS relhasrules, true AS relispopulated,
+        CASE WHEN o._kind = 'r' AND o._oid > 16384 THEN 'd' ELSE 'n' END AS relreplident,
+        ['=r/pg_database_owner'] AS relacl
+    FROM _pg._objects o JOIN _pg._client_schemas s ON s._name = o._schema
+    JOIN (SELECT _object, count(*) AS _number FROM _pg._attributes GROUP BY _object) c
+        ON c._object = o._oid;
+INSERT INTO _pg.pg_class BY NAME  -- the indexes of keys
+    SELECT o._oid + 1 AS oid, o._name || '_pkey' AS relname, s._oid AS relnamespace,
+        6171 AS relowner, 403 AS relam, -1.0 AS reltuples, 'p' AS relpersistence, 'i' AS relkind,
+        len(o._key) AS relnatts, true AS relispopulated, 'n' AS relreplident
+    FROM _pg._objects o JOIN _pg._client_schemas s ON s._name = o._schema
+    WHERE o._key IS NOT NULL;
+INSERT INTO _pg.pg_attribute BY NAME  -- an index has columns, by which clients find keys
+    SELECT a._object AS attrelid, a._name AS attname, t.oid AS atttypid, -1 AS attstattarget,
+        t.typlen AS attlen, a._place AS attnum, (t.typcategory = 'A')::INTEGER AS attndims,
+        -1 AS attcacheoff, a._modifier AS atttypmod, t.typbyval AS attbyval,
+        t.typalign AS attalign, t.typstorage AS attstorage, a._required AS attnotnull,
+        true AS attislocal,
+        CASE WHEN t.typcollation <> 0 AND a._object < 16384 THEN 950 ELSE t.typcollation END
+            AS attcollation
+    FROM (
+        FROM _pg._attributes
+        UNION ALL
+        SELECT o._oid + 1, list_position(o._key, a._place), a._name, a._type, a._modifier, false, ''
+        FROM _pg._objects o JOIN _pg._attributes a
+        ON a._object = o._oid AND list_contains(o._key, a._place)
+    ) a JOIN _pg.pg_type t ON t.oid = a._type;
+INSERT INTO _pg.pg_type BY NAME  -- the types of the rows of relations, as far as clients look for them
+    SELECT o._oid + 3 AS oid, o._name AS typname, s._oid AS typnamespace, 6171 AS typowner,
+        -1 AS typlen, 'c' AS typtype, 'C' AS typcategory, true AS typisdefined, ',' AS typdelim,
+        o._oid AS typrelid, 2290 AS typinput, 2291 AS typoutput, 2402 AS typreceive,
+        2403 AS typsend, 'd' AS typalign, 'x' AS typstorage, -1 AS typtypmod
+    FROM _pg._objects o JOIN _pg._client_schemas s ON s._name = o._schema WHERE o._oid > 16384;
+INSERT INTO _pg.pg_description BY NAME
+    SELECT _oid AS objoid, 2615 AS classoid, 0 AS objsubid, _comment AS description
+    FROM _pg._client_schemas WHERE _comment <> ''
+    UNION ALL SELECT _oid, 1259, 0, _comment FROM _pg._objects WHERE _comment <> ''
+    UNION ALL SELECT _object, 1259, _place, _comment FROM _pg._attributes WHERE _comment <> '';
+-- NULL is a value of a key like any other, so that it is unique, too.
+INSERT INTO _pg.pg_index BY NAME
+    SELECT _oid + 1 AS indexrelid, _oid AS indrelid, len(_key) AS indnatts, len(_key) AS indnkeyatts,
+        true AS indisunique, true AS indnullsnotdistinct, true AS indisprimary,
+        true AS indimmediate, true AS indisvalid, true AS indisready, true AS indislive,
+        _key AS indkey, list_transform(_key, lambda each_: 0) AS indcollation,
+        list_transform(_key, lambda each_: 0) AS indclass,
+        list_transform(_key, lambda each_: 0) AS indoption
+    FROM _pg._objects WHERE _key IS NOT NULL;
+INSERT INTO _pg.pg_constraint BY NAME
+    SELECT o._oid + 2 AS oid, o._name || '_pkey' AS conname, s._oid AS connamespace,
+        'p' AS contype, true AS convalidated, o._oid AS conrelid, o._oid + 1 AS conindid,
+        ' ' AS confupdtype, ' ' AS confdeltype, ' ' AS confmatchtype, true AS conislocal,
+        true AS connoinherit, o._key AS conkey
+    FROM _pg._objects o JOIN _pg._client_schemas s ON s._name = o._schema
+    WHERE o._key IS NOT NULL;
 
 INSERT INTO _pg.pg_roles BY NAME
     SELECT * EXCLUDE (rolpassword), '********' AS rolpassword FROM _pg.pg_authid;
