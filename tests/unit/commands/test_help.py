@@ -5,7 +5,9 @@ imported.
 import subprocess
 import sys
 
-from trilayer.cli import batch
+from typer.testing import CliRunner
+
+from trilayer.cli import batch, main
 from trilayer.cli.main import commands, load
 from trilayer_core.definitions.steps import STEPS
 
@@ -31,6 +33,16 @@ def test_the_list_of_commands_imports_no_engine():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+def test_a_built_in_command_searches_no_extensions(monkeypatch):
+    """To search the installed packages takes a tenth of a second."""
+    searched = []
+    monkeypatch.setattr(main, "extensions", lambda: searched.append(1) or {})
+    for arguments, times in ((["batch", "--help"], 0), (["nothing"], 1), (["--help"], 1)):
+        CliRunner().invoke(main.app, arguments)
+        assert len(searched) == times, arguments
+        searched.clear()
 
 
 def test_a_command_names_the_extra_that_it_needs():
