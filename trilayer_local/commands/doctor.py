@@ -11,8 +11,7 @@ import psutil
 import typer
 from rich.markup import escape
 
-from trilayer.cli.context import err, out, print_json
-from trilayer_core.store.orphans import clear, find_orphans
+from trilayer.cli.context import out, print_json
 from trilayer_local.doctor.all_checks import CHECKS, WITHIN_S
 from trilayer_local.doctor.examination import Finding, Here, examine, unfinished
 
@@ -50,16 +49,6 @@ def doctor(
             help="time limit in seconds; checks that take longer are left out",
         ),
     ] = WITHIN_S,
-    clear_leftovers: Annotated[
-        bool,
-        typer.Option(
-            "--clear-leftovers",
-            help=(
-                "delete the orphaned files of killed processes from the store, but no file that is"
-                " needed or being written"
-            ),
-        ),
-    ] = False,
 ) -> None:
     """Checks this machine, the settings, the catalog, the broker, the topics and the store.
 
@@ -68,11 +57,6 @@ def doctor(
     here = Here()
     # The start-up time of Python counts.
     left_s = max(within_s - (time.time() - psutil.Process().create_time()) - 0.2, LEAST_S)
-    if clear_leftovers:
-        if here.fault:
-            raise here.fault
-        cleared = clear(here.store, find_orphans(here.store))
-        err.print(f"{cleared} leftovers deleted")
     answer_to = sys.stdout
     findings = examine(here, CHECKS, left_s)
     sys.stdout = answer_to  # a catalog that is still being imported has sent it to stderr

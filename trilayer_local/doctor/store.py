@@ -141,10 +141,7 @@ def check_leftovers(p: Subject) -> Iterator[str]:
     for what, those in kinds.items():
         size = sum(store.size(left.path) for left in those)
         yield Note(f"{len(those)} x {what}, {size:,} bytes, such as {those[0].path}")
-    yield Note(
-        "a batch run deletes them with what it clears away; to do it now, run `trilayer doctor"
-        " --clear-leftovers`"
-    )
+    yield Note("the next batch run deletes them")
 
 
 def check_definitions(p: Subject) -> Iterator[str]:
