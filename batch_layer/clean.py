@@ -67,7 +67,7 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
     generations = of_stream.all()
     for generation in generations:
         cut = oldest_cut(kept, stream.name, generation.topic_id)
-        old = generation is not generations[-1]
+        old = generation is not generations[-1]  # the speed layer writes the newest one
         if old and _superseded(generation, _needed(generation, stream, kept), stream, cut, store):
             of_stream.delete(generation.name)
             continue
@@ -84,7 +84,7 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
                 for segment in commit.segments
                 for p, r in segment.ranges.items()
             ):
-                break
+                break  # the commits that follow reach further
             of_stream.delete_commit(generation.name, commit)
 
 

@@ -58,6 +58,7 @@ def cut(
             stream.name: _cut_of(project, stream, t_ms, log, accept_clock)
             for stream in project.catalog.streams
         }
+    # Last, because a token overtakes other runs: a run that finds no cut must not do so.
     token = Fence(project.store).take(f"batch run until {format_time(t_ms)}")
     cuts = {name: cut_at_t for name, (cut_at_t, _) in streams.items()}
     run = Run(token, t_ms, full, cuts, {name: topic_id for name, (_, topic_id) in streams.items()})
@@ -129,6 +130,7 @@ def t_of_all(project: Project) -> int:
             mark for topic in topics for mark in log.last_records(topic, log.end(topic)).values()
         ]
     newest = max((mark.append_ms for mark in marks), default=0)
+    # H(T) is the first record stamped at or after T, so T must be later than the newest stamp.
     return tick_of(min(newest, now + settings.settle_ms), settings.tick_ms) + settings.tick_ms
 
 

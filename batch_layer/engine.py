@@ -205,7 +205,7 @@ def batch_spark(settings: Settings, rows: Sequence[Rows] = ()) -> Iterator[Start
             function does not return what its source declares.
     """
     started: list[SparkSession] = []
-    one_at_a_time = Lock()
+    one_at_a_time = Lock()  # views are computed in several threads
 
     def start() -> SparkSession:
         with one_at_a_time:

@@ -106,6 +106,7 @@ def ingest(
             joined(earlier, marks),
             max(departed, newest_departed(chain, identity)),
         )
+    # Again: a loss may have been accepted while Spark read.
     _check_origin(stream, run, Origins(store, stream).present())
     _commit(stream, interval, store)
     logger.info(

@@ -63,6 +63,7 @@ def publish(
     store = project.store
     publications, pointer = Publications(store), PointerFile(store)
     standing = pointer.read()
+    # A run that was killed after it had moved the pointer has only to delete old files.
     if standing and standing.token == run.token and standing.reason == "publish":
         published = publications.in_force()
         assert published is not None

@@ -100,6 +100,7 @@ def _naming(stream: Stream, views: Sequence[View]) -> Iterator[None]:
         with driver_at_work("batch.memory_mb"):
             yield
     except TrilayerError as error:
+        # The error of a Spark job has no class of its own; the others name their place already.
         if type(error) is not TrilayerError:
             raise
         names = ", ".join(view.name for view in views)

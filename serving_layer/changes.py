@@ -164,6 +164,7 @@ class Follower:
     ) -> tuple[list[tuple[str, str]], list[str]]:
         run, held, listener = database.execute, self._held, self._listener.table
         where = "" if self._listener.all else f" WHERE {HASH} IN (FROM {listener})"
+        # Digests are compared, because rows would take as much memory as the answer.
         run(
             "CREATE OR REPLACE TEMP TABLE _now AS SELECT *, md5_number(value) AS digest"
             f" FROM ({self._rows_sql}{where})"

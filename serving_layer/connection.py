@@ -200,6 +200,7 @@ class Connection:
             threads: The number of threads that answer a query.
         """
         self._detached = True
+        # DuckDB starts its threads here: a fork has only the one that called it.
         self._database.execute(f"SET memory_limit = '{memory_mb}MB'; SET threads = {threads}")
         lock_down(self._database, json_errors=True)
 
@@ -256,6 +257,7 @@ class Connection:
         finally:
             with self._lock:
                 for snapshot, transaction in zip(snapshots, opened, strict=True):
+                    # DuckDB aborts a transaction at its first error.
                     if (
                         snapshot.sound
                         and snapshot.layer == "merged"
@@ -307,6 +309,7 @@ class Connection:
         if self._idle:
             return self._idle.pop()
         cursor = self._database.cursor()
+        # DuckDB rejects writes to its tables in such a transaction.
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         # DuckDB fixes a transaction's snapshot at its first read.
         cursor.execute("SELECT one FROM _batch._anchor").fetchall()

@@ -273,6 +273,7 @@ class MaterializedAnswers:
 
     def _create(self, name: str, select: str) -> int:
         """Creates a temporary table, and returns the number of its rows."""
+        # The result of CREATE TABLE AS is the number of its rows.
         ((rows,),) = self._connection.execute(
             f"CREATE OR REPLACE TEMP TABLE {name} AS {select}"
         ).fetchall()
@@ -335,6 +336,7 @@ def _changes_sql(view: View, tables: Tables) -> str:
     if nothing replaces that row.
     """
     dirty = f"{HASH} IN (SELECT {HASH} FROM _dirty)"
+    # DuckDB's `rowid` is the place of a row, which does not change within a transaction.
     before = f"SELECT rowid AS _row, {_answer_keys(view)} FROM {answers_table(view)} WHERE {dirty}"
     if _overlapping(view):
         # Answers whose key hash is dirty by chance are replaced as well, and need all their panes.

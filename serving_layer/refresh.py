@@ -219,6 +219,7 @@ class Refresh:
         self._torn = False
 
     def _step(self) -> Loaded:
+        # Read first: a version that comes into force meanwhile is loaded by the next attempt.
         pointer = self._pointer.data()
         if self._torn:
             self._before_swap()

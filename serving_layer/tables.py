@@ -264,6 +264,7 @@ class Tables:
             self._connection.execute("BEGIN TRANSACTION")
             yield
         except BaseException:
+            # There is no transaction if BEGIN itself was interrupted.
             with suppress(duckdb.TransactionException):
                 self._connection.execute("ROLLBACK")
             raise
