@@ -76,7 +76,9 @@ def consume(broker, topic, count):
     return values
 
 
-def test_records_and_port_survive_a_kill_and_records_a_move(home):
+# What the client can't close in time is closed with it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_records_and_port_survive_a_kill_and_records_a_move(home, monkeypatch):
     broker = start(home)
     listening = {
         c.laddr.ip
@@ -88,7 +90,14 @@ def test_records_and_port_survive_a_kill_and_records_a_move(home):
     sent = [b"%d" % number for number in range(1000)]
     assert [record.offset for record in produce(broker, "t", sent)] == list(range(1000))
 
+    # Events that no broker answers for are an error, where the client itself may wait for ever.
+    monkeypatch.setattr(sending, "FINISH_S", 2.0)
+    create_topic(broker, "another")
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, max_block_ms=10_000)
+    producer.send("another", b"taken").get(timeout=60)
     os.kill(broker.pid, signal.SIGKILL)
+    producer.send("another", b"not taken")
+    assert "within 2 s" in str(sending.finish(producer))
     again = start(home)
     assert again.pid != broker.pid
     assert again.bootstrap == broker.bootstrap
@@ -121,8 +130,29 @@ def test_records_and_port_survive_a_kill_and_records_a_move(home):
             holder.close()
 
 
+def start_on_a_port_that_was_taken(home):
+    """Another program takes the port that was chosen, as by an outgoing connection, in the second
+    that Java needs to come up: another one is chosen.
+    """
+    choose = kafka.choose_port
+    with socket.socket() as other, pytest.MonkeyPatch.context() as patch:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        choices = [taken, choose(None, None)]
+        patch.setattr(
+            kafka, "choose_port", lambda *a, **k: choices.pop(0) if choices else choose(*a, **k)
+        )
+        said = []
+        broker = kafka.start(home, jars=JARS, echo=said.append)
+    assert broker.bootstrap != f"127.0.0.1:{taken}"
+    begun = [line for line in said if ", for " not in line]  # without how long it takes
+    assert begun[-2:] == ["Another program has taken the port meanwhile", "Starting Kafka"]
+    return broker
+
+
 def test_two_homes_do_not_disturb_each_other(home, other_home):
-    one, other = start(home), start(other_home)
+    one, other = start(home), start_on_a_port_that_was_taken(other_home)
     assert one.bootstrap != other.bootstrap
     assert {kafka.running(home), kafka.running(other_home)} == {one, other}
     kafka.stop(other_home)
@@ -188,37 +218,3 @@ def test_missing_jars_are_named(home, tmp_path):
         EnvironmentFault, match=r"must hold the 46 jars of kafka-broker\.lock; got 46 missing"
     ):
         kafka.start(home, jars=tmp_path, echo=lambda _: None)
-
-
-def test_a_port_that_is_taken_after_it_was_chosen_is_chosen_anew(home, monkeypatch):
-    """As by another program's outgoing connection, in the second that Java needs to come up."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        taken = other.getsockname()[1]
-        choices = [taken, kafka.choose_port(None, None)]
-        choose = kafka.choose_port
-        monkeypatch.setattr(
-            kafka, "choose_port", lambda *a, **k: choices.pop(0) if choices else choose(*a, **k)
-        )
-        said = []
-        broker = kafka.start(home, jars=JARS, echo=said.append)
-    assert broker.bootstrap != f"127.0.0.1:{taken}"
-    begun = [
-        line for line in said if ", for " not in line
-    ]  # without those that say how long it takes
-    assert begun[-2:] == ["Another program has taken the port meanwhile", "Starting Kafka"]
-
-
-# What the client can't close in time is closed with it.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_events_that_no_broker_answers_for_are_an_error(home, monkeypatch):
-    """The client itself may wait for ever."""
-    monkeypatch.setattr(sending, "FINISH_S", 2.0)
-    broker = start(home)
-    create_topic(broker, "t")
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, max_block_ms=10_000)
-    producer.send("t", b"taken").get(timeout=20)
-    psutil.Process(processes.running(home, kafka.NAME).pid).kill()
-    producer.send("t", b"not taken")
-    assert "within 2 s" in str(sending.finish(producer))

@@ -1,4 +1,4 @@
-"""Both layers say in a line what a `Rows` function does wrong, on a Spark server too."""
+"""Both layers report in a line what a `Rows` function does wrong, on a Spark server too."""
 
 import json
 import re
@@ -7,9 +7,9 @@ import pytest
 
 from tests.support.project import Project, wait_for_settled_tick
 
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-@pytest.mark.kafka
-@pytest.mark.slow
+
 def test_both_layers_end_with_the_line(tmp_path, broker, new_topic, spark_connect):
     project = Project(
         tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, partitions=1
@@ -17,61 +17,33 @@ def test_both_layers_end_with_the_line(tmp_path, broker, new_topic, spark_connec
     project.produce(3)
     text = (project.folder / f"{project.module}.py").read_text()
 
-    def declare(function):
-        lines = (
+    def declare(function, *commands):
+        """What the commands report about the function."""
+        rows = (
             f'Rows("lines", source=clicks, rows=lambda e: {function}, schema="user string, n'
             ' bigint")'
         )
-        added = f'View("lined", source={lines}, key=["user"], aggregates={{"n": count()}})'
+        added = f'View("lined", source={rows}, key=["user"], aggregates={{"n": count()}})'
         imports = text.replace("import ", "import Rows, ", 1)
         project.write_catalog(imports.replace("views=[by_user,", f"views=[by_user, {added},"))
-
-    wait_for_settled_tick(project)
-    declare("e")
-    written = (project.folder / f"{project.module}.py").read_text().splitlines()
-    line = 1 + next(number for number, line in enumerate(written) if "Rows(" in line)
-    for function, says, commands in (
-        (
-            'e.withColumnRenamed("user", "usr")',
-            "must return the column 'user', which its schema declares; it returns usr,",
-            ["batch", "speed"],
-        ),
-        (
-            'e.select("usr")',
-            f"the function fails at {project.folder / project.module}.py:{line}: there is no column"
-            " 'usr'; did you mean 'user'?",
-            ["batch"],
-        ),
-        (
-            'e.selectExpr("user", "1 AS n")',
-            "must return 'n' as bigint, as its schema declares; it returns int;",
-            ["batch"],
-        ),
-    ):
-        declare(function)
         for command in commands:
-            _, err = project.run(command, "run", expect=2)
-            assert says in err.replace("\n", "")
+            _, err = project.run(*command, expect=2)
             assert "rows of 'lines'" in err
             assert "Traceback" not in err
+            yield err.replace("\n", "")
 
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_a_changed_function_is_tried_before_the_speed_layer_is_replaced(tmp_path, spark_connect):
-    """`up` ended a speed layer that worked for one that could not start."""
-    project = Project(tmp_path, "127.0.0.1:1", "clicks", spark_remote=spark_connect)
-    text = (tmp_path / f"{project.module}.py").read_text()
-    added = (
-        'View("lined", source=Rows("lines", source=clicks, rows=lambda e: e.select("usr"),'
-        ' schema="user string"), key=["user"], aggregates={"n": count()})'
-    )
-    text = text.replace("import ", "import Rows, ", 1)
-    project.write_catalog(text.replace("views=[by_user,", f"views=[by_user, {added},"))
-    _, said = project.run("speed", "definitions", expect=2)
-    says = r"rows of 'lines': the function fails at \S+\.py:\d+: there is no column 'usr'; .*'user'"
-    assert re.search(says, said.replace("\n", ""))
+    wait_for_settled_tick(project)
+    batch, speed, tried = ("batch", "run"), ("speed", "run"), ("speed", "definitions")
+    says = "must return the column 'user', which its schema declares; it returns usr,"
+    for err in declare('e.withColumnRenamed("user", "usr")', batch, speed):
+        assert says in err
+    written = (project.folder / f"{project.module}.py").read_text().splitlines()
+    line = 1 + next(number for number, line in enumerate(written) if "Rows(" in line)
+    says = rf"the function fails at \S+\.py:{line}: there is no column 'usr'; .*'user'"
+    # `up` tries a changed function like this before it replaces a speed layer that works.
+    for err in declare('e.select("usr")', batch, tried):
+        assert re.search(says, err)
     (lines,) = project.catalog().rows
     former = json.dumps({"lines": lines.fingerprint})
-    said, _ = project.run("speed", "definitions", "--former", former)
-    assert json.loads(said)["rows"] == {"lines": lines.fingerprint}
+    found, _ = project.run(*tried, "--former", former)
+    assert json.loads(found)["rows"] == {"lines": lines.fingerprint}
