@@ -337,7 +337,7 @@ def _state(folder: Path, port: int) -> dict[str, str]:
 def _environment(
     env: Mapping[str, str], folder: Path, dags: Mapping[str, Path], state: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment of Airflow's processes; a pool that the settings name comes before ours."""
+    """Returns the environment of Airflow's processes, with the pool of the settings or ours."""
     pool = env.get("TRILAYER_AIRFLOW_POOL") or POOL
     return {**env, "TRILAYER_AIRFLOW_POOL": pool, **_configuration(folder, dags, state)}
 

@@ -284,7 +284,7 @@ def _reap(pid: int) -> None:
 
 
 def _family(process: Process) -> list[psutil.Process]:
-    """The process if it is alive, its descendants, and orphans with its token or in its session."""
+    """Returns the living process, its descendants, and orphans with its token or session."""
     leader = _find(process)
     family = set()
     if leader is not None:
@@ -300,7 +300,7 @@ def _family(process: Process) -> list[psutil.Process]:
 
 
 def _is_anothers(process: Process) -> bool:
-    """Whether the number of a process that has ended is now that of another, and of its session.
+    """Returns whether the pid of a process that has ended is now that of another process.
 
     The members of that session may be renamed too, as the workers of another project's scheduler.
     """

@@ -321,7 +321,7 @@ class _Replay:
             self._with_its_key.add(one.key)
 
     def _is_sent(self, one: _Correction) -> bool:
-        """Whether an earlier replay has sent this correction, unless it should be sent again.
+        """Returns whether an earlier replay has sent it and it is not to be sent again.
 
         Raises:
             UsageError: The earlier replay has sent another correction of the event, or it is
@@ -403,7 +403,7 @@ class _Replay:
         self._mark(one, f"{sent.partition}:{sent.offset}", one.digest)
 
     def _partition(self, one: _Correction, partitions: int) -> int:
-        """The partition of the event that it replaces, or of its own key if that is another one.
+        """Returns the partition of the replaced event, or that of its key if it has another.
 
         Whoever sent the event may have chosen the partition of its key in another way than Kafka's
         producers do by default.

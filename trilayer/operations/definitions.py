@@ -56,7 +56,7 @@ class Definitions:
 
 
 def loaded(catalog: Catalog, folder: Path) -> Definitions:
-    """The definitions of a catalog that this process has loaded from the project in `folder`."""
+    """Returns the definitions of a catalog that this process has loaded from `folder`."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     own = sorted(file for file in files if file and _belongs(Path(file), folder))
     own += [str(table.path) for table in catalog.all_tables]
@@ -182,7 +182,7 @@ class Watch:
         self._changed_at = time.monotonic()
 
     def changed(self) -> bool:
-        """Whether a file has changed and none has for a second since; this is reported once."""
+        """Returns, once, whether a file has changed and none has for a second since."""
         stamps = self._look()
         if stamps != self._stamps:
             self._stamps, self._changed_at = stamps, time.monotonic()

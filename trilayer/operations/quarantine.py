@@ -91,7 +91,7 @@ class Quarantined:
         return None if self.value is None else self.value.decode(errors="backslashreplace")
 
     def to_json(self) -> dict[str, Any]:
-        """The event as `quarantine list --jsonl` prints it and `quarantine replay` accepts it."""
+        """Returns the event as `quarantine list --jsonl` prints it and `replay` accepts it."""
         return {
             "stream": self.stream,
             "origin": self.origin,
@@ -158,7 +158,7 @@ def quarantined(store: Store, stream: Stream, *, values: bool = True) -> Iterato
 def of_streams(
     store: Store, streams: Sequence[Stream], *, values: bool, whole: bool = False
 ) -> Iterator[Quarantined]:
-    """The events of several streams, those replayed or discarded only if the `whole` is asked."""
+    """Yields the events of several streams; those replayed or discarded only if `whole`."""
     for stream in streams:
         for event in quarantined(store, stream, values=values):
             if whole or event.is_open:
@@ -367,7 +367,7 @@ def _rows_of(store: Store, stream: Stream, values: bool) -> Iterator[tuple[int, 
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows, with the append time in ms because its year may be out of range for datetime."""
+    """Yields the rows. The append time is in ms: its year may be out of range for datetime."""
     place = table.schema.get_field_index("_timestamp")
     stamps = table["_timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
     table = table.set_column(place, "_timestamp", stamps)

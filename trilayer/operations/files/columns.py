@@ -38,7 +38,7 @@ class Quoted(str):
 def choose_columns(
     header: Sequence[str], stream: Stream, path: Path
 ) -> tuple[list[tuple[int, Field]], str]:
-    """The positions of the stream's columns in the file, and a message about the other columns."""
+    """Returns the positions of the stream's columns, and a message about the other columns."""
     places: dict[Field, int] = {}
     paths = {name for field in stream.fields for name in _path_names(field)}
     for same in (str, str.lower):  # Hive writes all names in lower case
@@ -100,7 +100,7 @@ def _place(
 
 
 def partitions_of(path: Path, stream: Stream) -> dict[str, str | None]:
-    """The columns of a stream that the folders of a file name, as in `day=2026-01-01/a.parquet`.
+    """Returns the columns that a file's folders name, as in `day=2026-01-01/a.parquet`.
 
     Hive and Spark write them so, and not into the file.
     """
@@ -144,7 +144,7 @@ def of_cell(field: Field) -> Convert:
 
 
 def converter(type_: str, unit: str = "") -> Convert:
-    """A function from a value to one of a Spark type, if that loses nothing, else the value itself.
+    """Returns a function that converts a value to a Spark type, if that loses nothing.
 
     Args:
         type_: The type.

@@ -189,7 +189,7 @@ def _cells(line: str, feed: Lines, delimiter: str, escape: str) -> list[str]:
 
 
 def _with_doubled_quotes(lines: Iterator[str], delimiter: str) -> Iterator[str]:
-    """The lines of a record whose quoted cells escape with a backslash, as RFC 4180 has them.
+    """Yields the lines of a record with doubled quotes (RFC 4180) in place of backslashes.
 
     A backslash before anything but a quotation mark or a backslash is text, as it is in a cell
     without quotes. Raises csv.Error if a quotation mark is doubled.

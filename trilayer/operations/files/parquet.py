@@ -124,7 +124,7 @@ def _in_micros(column: pa.Array) -> pa.Array:
 
 
 def _python_values(column: pa.Array, path: Path, before: int) -> list[Any]:
-    """A column's values; those that Python can't represent, such as the year 10000, as text."""
+    """Returns a column's values; those that Python lacks, such as the year 10000, as text."""
     try:
         return column.to_pylist(maps_as_pydicts="strict")
     except KeyError as error:

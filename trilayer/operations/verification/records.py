@@ -171,7 +171,7 @@ def _parsed(
 
 
 def _in_segments(state: StreamState, records: DataFrame, spark: SparkSession) -> DataFrame:
-    """The records with the number of their segment and of its tick, by a join with the ranges."""
+    """Adds the number of the segment and of its tick to records, by a join with the ranges."""
     tick_numbers = {tick: number for number, tick in enumerate(state.ticks, 1)}
     ranges = [
         (partition, r, number, tick_numbers[segment.tick])
@@ -231,7 +231,7 @@ def _origin_sql(state: StreamState) -> str:
 
 
 def _altered_sql(state: StreamState, notes: Notes) -> str:
-    """The columns of the master dataset that differ from what the parser makes of its bytes.
+    """Returns the columns of the master dataset that differ from their bytes, parsed again.
 
     NULL if all are equal.
     """
