@@ -89,7 +89,9 @@ def start(
         if broker is not None and record is not None:
             processes.terminate(record, home=home)
         processes.end_remains(home, NAME)
-        for last in (False, False, True):
+        attempts = 3
+        while True:
+            attempts -= 1
             _write_properties(home)
             if not _data(home).exists():
                 with shown(f"Formatting Kafka's storage in {_data(home)}", echo=echo):
@@ -116,12 +118,11 @@ def start(
             except BaseException as error:
                 patience_s = 5.0 if isinstance(error, Exception) else 1.0  # for an interrupt
                 processes.terminate(record, home=home, timeout_s=patience_s, last_s=0.5)
-                if last or _PORT_TAKEN not in str(error):
+                if not attempts or _PORT_TAKEN not in str(error):
                     raise
                 echo("Another program has taken the port meanwhile")
             else:
                 return broker
-        raise AssertionError("unreachable")
 
 
 def stop(home: Path, *, timeout_s: float = 30) -> None:
