@@ -41,10 +41,10 @@ BROKER = "broker"
 """The folder of the broker, in that of the test run."""
 
 FIRST = (
-    "test_stack_killed", "test_real_scheduler", "test_faults", "test_processes_killed",
-    "test_standalone_spark", "test_alerts_killed", "test_damages", "test_sql_clients",
-    "test_console", "test_embedded_kafka", "test_notebooks",
-    "test_batch_alerts", "test_parity", "test_laws", "test_real", "test_changelog",
+    "test_real_scheduler", "test_stack_killed", "test_processes_killed", "test_batch_alerts",
+    "test_faults", "test_damages", "test_alerts_killed", "test_standalone_spark", "test_packaging",
+    "test_sql_clients", "test_notebooks", "test_console", "test_embedded_kafka",
+    "test_parity", "test_laws", "test_real", "test_changelog",
 )  # fmt: skip
 """Files that take minutes: begun first, they wait while the others work, and none is at work alone
 at the end.

@@ -163,9 +163,7 @@ def test_a_jvm_takes_language_zone_and_encoding_from_us(variable, monkeypatch):
     assert wanted == {name: re.search(rf"{name} = (.*)", shown)[1] for name in wanted}
 
 
-@pytest.mark.parametrize(
-    "name", ["a:b", "a,b", "{a}", "[a]", "a*", "a?", "a\\b", "🐧", "\U00020bb7"]
-)
-def test_a_path_that_java_can_not_read_is_named(name, tmp_path):
-    with pytest.raises(EnvironmentFault, match="rename or move the folder"):
-        java.check_path(tmp_path / name)
+def test_a_path_that_java_can_not_read_is_named(tmp_path):
+    for name in ("a:b", "a,b", "{a}", "[a]", "a*", "a?", "a\\b", "🐧", "\U00020bb7"):
+        with pytest.raises(EnvironmentFault, match="rename or move the folder"):
+            java.check_path(tmp_path / name)

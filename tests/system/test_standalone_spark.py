@@ -233,17 +233,14 @@ def test_both_layers_run_on_a_cluster_and_every_flight_is_counted_once(machines,
 
         project.run("batch", "run")
         assert counted(connection) == {"batch": 3_000, "speed": 0, "merged": 3_000}
-        project.replay(1_000)
-        project.run("batch", "run")
-        assert counted(connection)["batch"] == 4_000
         project.replay(500)
         until(
-            lambda: counted(connection) == {"batch": 4_000, "speed": 500, "merged": 4_500},
+            lambda: counted(connection) == {"batch": 3_000, "speed": 500, "merged": 3_500},
             timeout_s=60,
         )
 
     project.run("verify")  # ends well only if every key of every view equals its recompute
     # Its session has the batch layer's name. The master may hear of an application's end a little
     # after it.
-    until(lambda: machines.applications("completed") == ["trilayer-batch"] * 3)
+    until(lambda: machines.applications("completed") == ["trilayer-batch"] * 2)
     assert machines.applications("active") == ["trilayer-speed"]
