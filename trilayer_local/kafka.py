@@ -77,7 +77,7 @@ def start(
     with exclusive(home / "kafka" / ".lock"):
         broker = running(home)
         record = processes.running(home, NAME)
-        if broker is not None and record is not None and not processes.is_leftover(record):
+        if broker is not None and record is not None and not processes.is_orphan(record):
             try:
                 with shown("Waiting for Kafka", echo=echo, after_s=5):
                     _wait_until_ready(broker, record)

@@ -75,7 +75,7 @@ def start(
     Ctrl-C in the terminal does not reach the child. With `die_with_parent`, the Linux kernel sends
     SIGTERM to it when the *thread* that called this function ends, so call it from a thread that
     lives as long as the child should. On other systems, and if the child ignores the signal,
-    `end_leftovers` ends it later. First, what an earlier process of that name has left running is
+    `end_orphans` ends it later. First, what an earlier process of that name has left running is
     ended.
 
     Raises:
@@ -215,7 +215,7 @@ def end_remains(home: Path, name: str) -> None:
     terminate(process, home=home)
 
 
-def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
+def end_orphans(home: Path, *, timeout_s: float = 15) -> list[Process]:
     """Ends processes that should have ended with their starter, with their descendants.
 
     Outdated records are deleted. Processes whose starter is alive, and those that should outlive
@@ -224,7 +224,7 @@ def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
     ended = []
     for process in _records(home):
         alive = is_alive(process)
-        if alive and not is_leftover(process):
+        if alive and not is_orphan(process):
             continue
         if _starter_lives(process):
             continue  # it may be starting the process again
@@ -234,7 +234,7 @@ def end_leftovers(home: Path, *, timeout_s: float = 15) -> list[Process]:
     return ended
 
 
-def is_leftover(process: Process) -> bool:
+def is_orphan(process: Process) -> bool:
     """Returns whether `process` should have ended with its starter, which is gone."""
     return process.die_with_parent and not _starter_lives(process)
 

@@ -166,7 +166,7 @@ class Stack:
     def _run(self, interrupt: Interrupt, *, rebuild: bool, started: Callable[[], None]) -> None:
         self._speed_again.unlink(missing_ok=True)
         try:
-            for left in processes.end_leftovers(self._home):
+            for left in processes.end_orphans(self._home):
                 logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
             self.start(rebuild=rebuild, keep=True)
             if self.with_airflow:

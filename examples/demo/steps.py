@@ -315,7 +315,7 @@ def demo_stack(demo: Demo, *, with_airflow: bool) -> Iterator[Stack]:
     with_airflow = with_airflow and not p.catalog.alerts
     interrupt = Interrupt()
     require(p, with_airflow=with_airflow)
-    for left in processes.end_leftovers(home):
+    for left in processes.end_orphans(home):
         logger.info("ended %s (pid %s), left by a crash", left.name, left.pid)
     for old in ("store", "kafka", "airflow"):
         shutil.rmtree(home / old, ignore_errors=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from qa.faults.catalogue import BY_NAME, FAULTS, Fault
 from qa.faults.run import Seen, run_fault
-from qa.faults.stack import NAMESPACE, Report, Stack, leftovers
+from qa.faults.stack import NAMESPACE, Report, Stack, orphans
 from qa.fuzz.run import fuzz
 from tests.support.places import JARS
 from trilayer_core.runtime import jars
@@ -126,7 +126,7 @@ def _round(faults: list[Fault], rng: random.Random, seen: dict[str, list[Seen]])
                 traceback.print_exc()
                 seen["start"].append(Seen("the stack must start and end", Report(), 0))
                 waiting.clear()
-            left = leftovers(stack.id)
+            left = orphans(stack.id)
             assert not left, f"no process may be left; got {left}"
 
 

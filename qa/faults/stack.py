@@ -633,7 +633,7 @@ class Stack:
         spark.stop(self.home)
         with suppress(ConflictError):
             kafka.stop(self.home)
-        left = leftovers(self.id)
+        left = orphans(self.id)
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -645,7 +645,7 @@ class Stack:
 _VIEWS = {"by_user", "by_minute", "hourly"}
 
 
-def leftovers(stack: str) -> list[psutil.Process]:
+def orphans(stack: str) -> list[psutil.Process]:
     """Processes other than this one that carry a stack's mark."""
     processes_ = []
     for process in psutil.process_iter():

@@ -259,7 +259,7 @@ def test_a_stranger_that_got_the_pid_is_not_touched(home, stranger):
     )
     assert processes.running(home, "ours") is None
     assert processes.list_running(home) == []
-    assert processes.end_leftovers(home) == []
+    assert processes.end_orphans(home) == []
     assert not path.exists()
     assert stranger.poll() is None
 
@@ -274,23 +274,21 @@ def test_a_child_dies_with_a_parent_that_was_killed(home):
     )
 
 
-def test_end_leftovers_ends_what_outlived_its_starter(home):
+def test_end_orphans_ends_what_outlived_its_starter(home):
     left = start_and_die(home, argv=STUBBORN, die_with_parent=True)
     assert [process.pid for process in processes.list_running(home)] == [left["pid"]]
-    assert [process.pid for process in processes.end_leftovers(home, timeout_s=0.2)] == [
-        left["pid"]
-    ]
+    assert [process.pid for process in processes.end_orphans(home, timeout_s=0.2)] == [left["pid"]]
     assert processes.list_running(home) == []
-    assert processes.end_leftovers(home) == []
+    assert processes.end_orphans(home) == []
 
 
-def test_end_leftovers_leaves_what_was_started_to_stay(home):
+def test_end_orphans_leaves_what_was_started_to_stay(home):
     left = start_and_die(home, argv=FOREVER, die_with_parent=False)
-    assert processes.end_leftovers(home) == []
+    assert processes.end_orphans(home) == []
     assert [process.pid for process in processes.list_running(home)] == [left["pid"]]
 
 
-def test_end_leftovers_leaves_what_a_living_process_started(home):
+def test_end_orphans_leaves_what_a_living_process_started(home):
     process = processes.start("mine", FOREVER, home=home)
-    assert processes.end_leftovers(home) == []
+    assert processes.end_orphans(home) == []
     assert processes.is_alive(process)

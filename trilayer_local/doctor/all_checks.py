@@ -38,7 +38,7 @@ CHECKS = (
     Check("clocks", log.check_clocks),
     Check("alerts", machine.check_alerts),
     Check("files", store.check_files),
-    Check("leftovers", store.check_leftovers),
+    Check("leftovers", store.check_orphans),
     Check("definitions", store.check_definitions),
 )
 """All checks, in the order of their lines."""

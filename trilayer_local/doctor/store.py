@@ -128,7 +128,7 @@ def check_files(p: Subject) -> Iterator[str]:
         Master(store, stream).read_chain()
 
 
-def check_leftovers(p: Subject) -> Iterator[str]:
+def check_orphans(p: Subject) -> Iterator[str]:
     """Never fails, because orphaned files take up space but do no harm."""
     store = readable(p)
     orphans = find_orphans(store)

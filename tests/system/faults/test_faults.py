@@ -9,7 +9,7 @@ import pytest
 from qa.faults.catalogue import FAULTS, cut_log
 from qa.faults.ledger import Ledger
 from qa.faults.run import run_fault
-from qa.faults.stack import Command, Stack, advice, leftovers
+from qa.faults.stack import Command, Stack, advice, orphans
 from qa.faults.traffic import good
 from tests.support.hostile import hostile_events
 from tests.support.places import JARS
@@ -24,7 +24,7 @@ def stack(tmp_path_factory, shared_classes):
     jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)
     with Stack(tmp_path_factory.mktemp("faults"), JARS, seed=SEED) as stack:
         yield stack
-    assert not leftovers(stack.id)
+    assert not orphans(stack.id)
 
 
 @pytest.mark.kafka
@@ -136,11 +136,11 @@ def test_a_process_that_is_left_is_found(tmp_path, monkeypatch):
         ["timeit", "-n", "1", "-r", "1", "-s", "import time", "time.sleep(600)"], tmp_path
     )
     try:
-        until(lambda: [p.pid for p in leftovers("one-that-is-left")] == [command.pid])
+        until(lambda: [p.pid for p in orphans("one-that-is-left")] == [command.pid])
     finally:
         command.process.kill()
     until(command.ended)
-    assert leftovers("one-that-is-left") == []
+    assert orphans("one-that-is-left") == []
 
 
 @pytest.mark.parametrize(
