@@ -13,8 +13,6 @@ _REPORTED = ("server_version", "server_encoding", "client_encoding", "DateStyle"
              "default_transaction_read_only", "in_hot_standby", "application_name")  # fmt: skip
 """The settings that a client gets when it connects."""
 
-_OTHERS = ("tables", "alerts", "arrivals")
-
 
 @dataclass(frozen=True)
 class SessionInfo:

@@ -123,18 +123,6 @@ class Shapes:
         return name if row["typnamespace"] == _CATALOG_OID else f"{STANDARD}.{name}"
 
     @cached_property
-    def columns(self) -> Mapping[str, str]:
-        """The types of columns by name, where all columns of that name have the same.
-
-        Most columns of pg_catalog have a prefix of their own.
-        """
-        types: dict[str, set[str]] = {}
-        for relation in self.relations.values():
-            for column in relation.columns:
-                types.setdefault(column.name, set()).add(column.type)
-        return {name: each.pop() for name, each in types.items() if len(each) == 1}
-
-    @cached_property
     def settings(self) -> Mapping[str, str]:
         """The settings of PostgreSQL by name, as SHOW writes them."""
         return {

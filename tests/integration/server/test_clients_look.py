@@ -17,9 +17,9 @@ def address(described, driver=""):
     return f"postgresql{driver}://analyst@127.0.0.1:{described.port}/trilayer"
 
 
-@pytest.fixture(scope="module", params=["psycopg", "pg8000"])
-def inspector(request, described):
-    engine = sqlalchemy.create_engine(address(described, f"+{request.param}"))
+@pytest.fixture(scope="module")
+def inspector(described):
+    engine = sqlalchemy.create_engine(address(described, "+psycopg"))
     with engine.connect() as connection:
         yield sqlalchemy.inspect(connection)
     engine.dispose()
