@@ -38,7 +38,7 @@ logger = logging.getLogger("trilayer.up")
 
 DAGS = Path(str(files("trilayer.dags")))
 
-START_AGAIN_S = 5.0
+RESTART_AFTER_S = 5.0
 """The time after which a process that has ended is started again, in seconds.
 
 These are the speed layer, its alerts, the writer of changelogs and those of Airflow.
@@ -421,11 +421,11 @@ class Stack:
             self._again_at.pop(name, None)
             return False
         if name not in self._again_at:
-            self._again_at[name] = time.monotonic() + START_AGAIN_S
+            self._again_at[name] = time.monotonic() + RESTART_AFTER_S
             end = self._end_of_log(name)
             logger.error(
                 "%s ended by itself; it is started again in %g s; the end of %s",
-                called, START_AGAIN_S, end,
+                called, RESTART_AFTER_S, end,
             )  # fmt: skip
             if name == "speed":  # `trilayer speed restart` may be waiting
                 partial = self._speed_ended.with_suffix(".partial")

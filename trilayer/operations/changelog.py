@@ -36,17 +36,17 @@ from trilayer_core.store.files import Store
 
 logger = logging.getLogger("trilayer.changelog")
 
-LOOK_S = 0.1
-"""How often the store is looked at, in seconds."""
+POLL_S = 0.1
+"""Interval between checks for new data in the store, in seconds."""
 
-TOPIC_LOOK_S = 2.0
-"""How often it is checked that a topic was neither deleted nor emptied, in seconds."""
+TOPIC_CHECK_S = 2.0
+"""Interval between checks that no topic was deleted or emptied, in seconds."""
 
-AGAIN_S = (2.0, 30.0)
-"""The time after which all is begun anew after a fault, in seconds: at first, and at most."""
+RETRY_S = (2.0, 30.0)
+"""Pause before all starts again after a fault, in seconds: the first, and the longest."""
 
 STATE_S = 3.0
-"""How often it is written how far the changelogs have come, in seconds."""
+"""Interval between writes of the changelogs' progress, in seconds."""
 
 PATIENCE_S = 30.0
 """How long an answer may be missing before that is reported, in seconds."""
@@ -161,7 +161,7 @@ def run_changelogs(
         LogError: No topic can hold its changelog.
         UsageError: No view's answers can be kept.
     """
-    reported, pause_s, ready = "", AGAIN_S[0], False
+    reported, pause_s, ready = "", RETRY_S[0], False
     left_out: set[str] = set()
     with p.store.lock(layout.CHANGELOG_LOCK, "the writer of changelogs"):
         while not stop.is_set():
@@ -172,27 +172,27 @@ def run_changelogs(
                     if not ready and not stop.is_set():
                         on_ready()
                         ready = True
-                    looked = noted = time.monotonic()
+                    checked = noted = time.monotonic()
                     while not stop.is_set():
                         began = time.monotonic()
                         _round(followed, left_out)
                         if reported:
                             logger.info("changelogs go on")
-                            reported, pause_s = "", AGAIN_S[0]
-                        if began - looked >= TOPIC_LOOK_S:
+                            reported, pause_s = "", RETRY_S[0]
+                        if began - checked >= TOPIC_CHECK_S:
                             _check_topics(log, followed)
-                            looked = began
+                            checked = began
                         if began - noted >= STATE_S:
                             noted = began
                             for one in followed:
                                 one.note_state(p.store)
-                        stop.wait(max(LOOK_S - (time.monotonic() - began), 0.01))
+                        stop.wait(max(POLL_S - (time.monotonic() - began), 0.01))
             except EnvironmentFault as error:
                 if str(error) != reported:
                     reported = str(error)
                     logger.warning("changelogs wait, and are tried again: %s", error)
                 stop.wait(pause_s)
-                pause_s = min(2 * pause_s, AGAIN_S[1])
+                pause_s = min(2 * pause_s, RETRY_S[1])
 
 
 def _round(followed: list[_Followed], left_out: set[str]) -> None:

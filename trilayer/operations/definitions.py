@@ -174,7 +174,7 @@ class Watch:
     def follow(self, files: Iterable[str]) -> None:
         """Watches these files from now on."""
         self._files = tuple(files)
-        self._stamps = self._look()
+        self._stamps = self._read_stamps()
         self._changed_at: float | None = None
 
     def again(self) -> None:
@@ -183,7 +183,7 @@ class Watch:
 
     def changed(self) -> bool:
         """Returns, once, whether a file has changed and none has for a second since."""
-        stamps = self._look()
+        stamps = self._read_stamps()
         if stamps != self._stamps:
             self._stamps, self._changed_at = stamps, time.monotonic()
         if self._changed_at is None or time.monotonic() - self._changed_at < SETTLED_S:
@@ -191,7 +191,7 @@ class Watch:
         self._changed_at = None
         return True
 
-    def _look(self) -> list[tuple[int, int] | None]:
+    def _read_stamps(self) -> list[tuple[int, int] | None]:
         return [_stamp(Path(file)) for file in self._files]
 
 

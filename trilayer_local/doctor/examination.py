@@ -107,11 +107,11 @@ class Check:
 
     Attributes:
         name: Its subject.
-        look: Performs the check. It yields lines if all is well, and raises an error otherwise.
+        run: Performs the check. It yields lines if all is well, and raises an error otherwise.
     """
 
     name: str
-    look: Callable[[Subject], Iterator[str]]
+    run: Callable[[Subject], Iterator[str]]
 
 
 _THREAD = "check-"
@@ -130,7 +130,7 @@ def examine(subject: Subject, checks: Sequence[Check], within_s: float) -> list[
     deadline = time.monotonic() + within_s
     threads = []
     for number, check in enumerate(checks):
-        work = partial(_run, findings, number, check.name, partial(check.look, subject))
+        work = partial(_run, findings, number, check.name, partial(check.run, subject))
         threads.append(threading.Thread(target=work, daemon=True, name=f"{_THREAD}{check.name}"))
         threads[-1].start()
     answers: dict[int, list[Finding]] = {}

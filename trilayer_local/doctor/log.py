@@ -21,7 +21,7 @@ from trilayer_local import kafka
 from trilayer_local.doctor.examination import Note, Subject, Unchecked
 from trilayer_local.doctor.store import readable
 
-LOOK_S = 3.0
+TIMEOUT_S = 3.0
 """The time limit for a broker that accepts connections, in seconds."""
 
 
@@ -37,7 +37,7 @@ def own_broker(settings: Settings) -> bool:
 def check_broker_there(p: Subject) -> Iterator[str]:
     """Checks a broker that the settings name; the embedded one is not started yet."""
     if not own_broker(p.settings):
-        with Log.at_once(p.settings.bootstrap_servers, LOOK_S):
+        with Log.at_once(p.settings.bootstrap_servers, TIMEOUT_S):
             yield f"broker answers at {p.settings.bootstrap_servers}"
 
 
@@ -50,7 +50,7 @@ def check_broker(p: Subject) -> Iterator[str]:
             "none is set and none runs here: `trilayer up` starts one, or set bootstrap_servers"
         )
         return
-    with Log.at_once(p.settings.bootstrap_servers, LOOK_S):
+    with Log.at_once(p.settings.bootstrap_servers, TIMEOUT_S):
         yield f"broker answers at {p.settings.bootstrap_servers}" + (
             f", the embedded one, pid {own.pid}" if own else ""
         )
@@ -60,7 +60,7 @@ def check_broker(p: Subject) -> Iterator[str]:
 def _log(p: Subject) -> Iterator[Log]:
     """A connection for a check that only makes sense if there is a broker."""
     try:
-        log = Log.at_once(p.settings.bootstrap_servers, LOOK_S)
+        log = Log.at_once(p.settings.bootstrap_servers, TIMEOUT_S)
     except EnvironmentFault as error:
         raise Unchecked("no broker answers") from error
     with log:
