@@ -45,7 +45,7 @@ These are the speed layer, its alerts, the writer of changelogs and those of Air
 """
 
 ALERTS = "alerts"
-"""The name of the process that judges events by the rules of alerts, if the catalog has any."""
+"""The name of the process that evaluates the rules of alerts, if the catalog has any."""
 
 SERVER = "serve"
 """The name of the process that answers SQL clients and browsers."""

@@ -1,4 +1,4 @@
-"""`trilayer alerts`: judges events as they arrive, in the foreground, and shows alerts."""
+"""`trilayer alerts`: evaluates events as they arrive, in the foreground, and shows alerts."""
 
 from __future__ import annotations
 

@@ -165,10 +165,10 @@ class AlertStatus:
         since: When that began.
         why: Why it began, and which earlier events it knows.
         version: The publication whose newest events of each key it knows.
-        profile: The publication whose answer it judges by, if it has a profile.
+        profile: The publication whose answer it compares events with, if it has a profile.
         keys: The number of keys in the query's state at the end of its last real-time batch. It
-            begins anew with each generation.
-        judged: The offsets below which all events had been judged then.
+            begins again with each generation.
+        judged: The offsets below which all events had been evaluated then.
         judged_at: When that was.
         scattered: The number of keys with events in several partitions. Their rules look at the
             events of one partition only.

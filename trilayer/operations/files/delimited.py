@@ -106,7 +106,7 @@ def read_delimited(
 
 
 def _delimiter_of(line: str) -> str:
-    """Returns the likeliest of the usual delimiters, judging by a header."""
+    """Returns the usual delimiter that occurs most often in a header, outside of quotes."""
     outside = re.sub(r'"[^"]*"', "", line)
     return max(",;\t|", key=outside.count)
 

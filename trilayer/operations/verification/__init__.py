@@ -16,7 +16,7 @@ dataset below the cut and of the log above it.
 and those of each speed view, tick by tick, with a recompute of what lies above it. This finds two
 errors that cancel each other out in the merged view, and attributes an error to its layer.
 
-*Alerts.* All events below the cut are judged again from the raw bytes, and the alerts that they
+*Alerts.* All events below the cut are evaluated again from the raw bytes, and the alerts that they
 raise are compared with the published ones, place by place and byte by byte. With a profile this is
 done as far back as profiles are kept.
 """

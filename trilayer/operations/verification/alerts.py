@@ -207,7 +207,7 @@ _FAULTS = {
 
 
 def _since(generations: Sequence[AlertGeneration] | None) -> str | None:
-    """From where on events were judged again, as text."""
+    """Returns from where on events were evaluated again, as text."""
     if generations is None:
         return None
     if not generations:

@@ -68,7 +68,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class AlertFindings:
-    """The comparison of an alert's published set with the events below the cut, judged again.
+    """The comparison of an alert's published set with the events below the cut, evaluated again.
 
     Attributes:
         equal: The number of alerts that are equal, byte for byte.
@@ -77,8 +77,8 @@ class AlertFindings:
         differ: The number of alerts with other content.
         examples: The first that are not equal, one line each.
         not_judged: The number of published alerts whose profiles are no longer kept, so that they
-            were not judged again.
-        since: For an alert with a profile, from where on events were judged again.
+            were not evaluated again.
+        since: For an alert with a profile, from where on events were evaluated again.
         not_compared: Why nothing was compared. This is not a fault.
     """
 
@@ -110,7 +110,7 @@ class Verification:
         layers: The comparison of each view's states in one layer ("batch", "speed") with their
             recompute, on the same sides.
         files: Files of other kept versions that are missing or altered, one line each.
-        alerts: The comparison of each alert's published set with the events, judged again.
+        alerts: The comparison of each alert's published set with the events, evaluated again.
     """
 
     streams: dict[str, StreamFindings]
