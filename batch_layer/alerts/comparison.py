@@ -83,8 +83,8 @@ class _Reasons:
     Attributes:
         alert: The alert.
         group: Its group.
-        recomputed: What the run has judged.
-        generations: The generations that judge by this definition of the alert.
+        recomputed: What the run has evaluated.
+        generations: The generations that evaluate by this definition of the alert.
         starts: Where each origin begins.
         why: The number of alerts by state and reason.
         examples: The first alerts.

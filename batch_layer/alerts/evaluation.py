@@ -1,15 +1,15 @@
 """Evaluates the rules of alerts, in step recompute: the exact set of each alert.
 
 An alert never changes later: it depends on its event, the newest events of the key before it in the
-same partition, and a stored profile. An incremental run thus judges the events of the new intervals
-alone, with the newest events of each key that the base publication remembers, and adds a file. A
-full run judges all events. Both give the same set.
+same partition, and a stored profile. An incremental run thus evaluates the events of the new
+intervals alone, with the newest events of each key that the base publication remembers, and adds a
+file. A full run evaluates all events. Both give the same set.
 
-An alert without a profile is judged over the whole history, one with a profile from where it was
+An alert without a profile is evaluated over the whole history, one with a profile from where it was
 first watched, because only from there on it is known by which profile. The generations say so. If a
-generation begins below the cut of the publication in force, that publication has judged some of its
-events by the profile of the generation before; its judgement stays, and the publication says from
-where on the new profile counts (`JudgedFrom`).
+generation begins below the cut of the publication in force, that publication has evaluated some of
+its events by the profile of the generation before; its evaluation stays, and the publication says
+from where on the new profile counts (`JudgedFrom`).
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ def evaluate(
     store: Store,
     engine: Engine,
 ) -> tuple[dict[str, RecomputedAlert], dict[str, RecomputedMemory]]:
-    """Judges the events of a stream by all its alerts.
+    """Evaluates the events of a stream by all its alerts.
 
-    An alert whose present definition the base has is judged incrementally, unless the run is full.
+    An alert whose present definition the base has is evaluated incrementally, unless the run is
+    full.
 
     Returns:
         The alerts, and the newest events of each key by group.
@@ -168,13 +169,13 @@ class History:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How an alert is judged.
+    """How an alert is evaluated.
 
     Attributes:
         alert: The alert.
         published: The alert in the base.
-        incremental: Whether only the new intervals are judged.
-        generations: The generations by whose profiles it is judged; None without a profile.
+        incremental: Whether only the new intervals are evaluated.
+        generations: The generations by whose profiles it is evaluated; None without a profile.
     """
 
     alert: Alert
@@ -184,7 +185,7 @@ class _Plan:
 
     @property
     def together(self) -> str:
-        """Equal for alerts that can be judged together."""
+        """Equal for alerts that can be evaluated together."""
         return repr((self.incremental, self.generations))
 
     @property
@@ -311,15 +312,15 @@ class CutOf:
 def judging_generations(
     recorded: Sequence[AlertGeneration], alert: PublishedAlert, published: PublishedStream
 ) -> list[AlertGeneration]:
-    """The generations by whose profiles an alert is judged, and from where on each counts.
+    """The generations by whose profiles an alert is evaluated, and from where on each counts.
 
     Args:
-        recorded: The generations that judge by this definition of the alert, as recorded.
+        recorded: The generations that evaluate by this definition of the alert, as recorded.
         alert: The alert in the base.
         published: The stream in the base.
     """
     before = alert.judged or ()
-    # A generation that is older than one of these, and not among them, judges no event any more.
+    # A generation that is older than one of these, and not among them, evaluates no event any more.
     newest = max((one.generation for one in before), default=0)
     later = [
         replace(one, alert_from=_later(one.alert_from, published.cut))
@@ -340,12 +341,12 @@ def kept_generations(
 ) -> list[AlertGeneration]:
     """The newest generations, back to where the profile of one is no longer kept.
 
-    A profile that is missing is needed all the same if its generation judges events above the cut,
-    or if there is no cut and the generation is one of the last that followed each other. Such a
-    generation is returned, so that reading its profile raises an error.
+    A profile that is missing is needed all the same if its generation evaluates events above the
+    cut, or if there is no cut and the generation is one of the last that followed each other. Such
+    a generation is returned, so that reading its profile raises an error.
 
     Args:
-        generations: The generations by whose profiles an alert is judged.
+        generations: The generations by whose profiles an alert is evaluated.
         view: The view of the profile.
         cut_of: The cut of the publication in force; None if that does not have the alert.
         store: The store.

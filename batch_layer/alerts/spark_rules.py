@@ -32,7 +32,7 @@ from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import Interval
 
 NEW = "_new"
-"""The boolean column that is true for events to be judged. The others only precede them."""
+"""The boolean column that is true for events to be evaluated. The others only precede them."""
 
 GENERATION = "_generation"
 """The column with the number of the generation whose profiles count for an event."""
@@ -85,8 +85,8 @@ def raised(
     Args:
         group: The alerts.
         rows: Rows with the columns of `event_columns` and `NEW`.
-        generations: The generations by whose profiles the events are judged. Events before all of
-            them are not judged. None if no alert has a profile.
+        generations: The generations by whose profiles the events are evaluated. Events before all
+            of them are not evaluated. None if no alert has a profile.
         store: The store with the files of the profiles.
 
     Returns:

@@ -99,7 +99,7 @@ class Reason:
 
 
 class Evaluations:
-    """By what the events of an alert were judged in both layers."""
+    """By what the events of an alert were evaluated in both layers."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Evaluations:
 
         Args:
             alert: The alert.
-            generations: The generations that judge by its present definition, oldest first.
+            generations: The generations that evaluate by its present definition, oldest first.
             judged: What the publication says of the batch layer; see `as_judged`.
             starts: The offsets at which each origin begins, by its identity.
         """
@@ -122,7 +122,7 @@ class Evaluations:
         self._pieces: dict[tuple[str, int], _Pieces] = {}
 
     def version(self, place: Place, offset: int) -> int:
-        """The version of the profile by which the speed layer judges an event; -1 without one."""
+        """The version of the profile by which the speed layer evaluates an event; -1 if none."""
         by = self._pieces_of(place).at(offset).by
         profile = by.profiles.get(self._view) if by and self._view else None
         return profile.version if profile else -1
@@ -168,7 +168,7 @@ class Evaluations:
 
 @dataclass(frozen=True)
 class _Piece:
-    """The generations by which both layers judge the offsets from `start` on."""
+    """The generations by which both layers evaluate the offsets from `start` on."""
 
     start: int
     by: AlertGeneration | None
@@ -176,7 +176,7 @@ class _Piece:
 
 
 class _Pieces:
-    """The pieces of a partition, within each of which the same generations judge."""
+    """The pieces of a partition, within each of which the same generations evaluate."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class _Pieces:
 def _judging(
     generations: Sequence[AlertGeneration], partition: int, starts: Sequence[int]
 ) -> Iterator[AlertGeneration | None]:
-    """The newest generation that judges from each of some ascending offsets on."""
+    """The newest generation that evaluates from each of some ascending offsets on."""
     begun = sorted((one.alert_from.get(partition, 0), n) for n, one in enumerate(generations))
     newest, place = -1, 0
     for start in starts:

@@ -65,7 +65,7 @@ class AlertChange:
         alert: The alert.
         files: The files whose rows go, stay and come.
         reach: How far the publication reaches.
-        evaluations: By what events were judged.
+        evaluations: By what events were evaluated.
     """
 
     alert: Alert
@@ -82,7 +82,7 @@ class AlertArrival:
         alert: The alert.
         rows: Rows of `SENT_SCHEMA`, also of other alerts.
         reload: Whether the rows that were added before are not valid any more.
-        evaluations: By what events were judged.
+        evaluations: By what events were evaluated.
     """
 
     alert: Alert
@@ -203,7 +203,7 @@ class AlertTables:
         """Leaves one payload of each alert, in `_arrived` or in the table.
 
         It is the one whose profile is that of the event's generation; otherwise the first. The
-        digests of the others are kept, because the batch layer may have judged as they say.
+        digests of the others are kept, because the batch layer may have evaluated as they say.
         """
         table = _table(alert, "sent")
         columns = f"{_AT}, seen_at, coalesce(profile_version, -1) AS version, digest"

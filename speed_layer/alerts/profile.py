@@ -1,4 +1,4 @@
-"""The rows of batch views by which rules judge, as files of the store."""
+"""The rows of batch views by which rules evaluate, as files of the store."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class AlertQuery:
             self._run(self._succession(log).choose())
 
     def stop(self) -> None:
-        """Ends the query. What was judged since the end of the last batch is judged again."""
+        """Ends the query. What was evaluated since the end of the last batch is evaluated again."""
         if self._query is not None:
             self._query.stop()
 
@@ -132,7 +132,7 @@ class AlertQuery:
 
     @property
     def runs(self) -> bool:
-        """Whether all tasks of its batch run, so that events are judged as they come."""
+        """Whether all tasks of its batch run, so that events are evaluated as they come."""
         if self._query is None or self.generation is None:
             return False
         tracker = self._spark.sparkContext.statusTracker()
@@ -218,7 +218,7 @@ class AlertQuery:
             self._prepare_again = time.monotonic() + PREPARE_AGAIN_S
 
     def _delete_unused(self, former: Iterable[Profile]) -> None:
-        """Deletes profiles that were replaced before a generation judged by them."""
+        """Deletes profiles that were replaced before a generation evaluated by them."""
         generations = AlertGenerations(self._store, self.group).all()
         used = {profile.file.path for one in generations for profile in one.profiles.values()}
         used |= {profile.file.path for profile in self._prepared.values()}

@@ -1,4 +1,4 @@
-"""The process that judges events by the rules of alerts: one Spark session for all groups."""
+"""The process that evaluates events by the rules of alerts: one Spark session for all groups."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def run_alerts(
     *,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Judges the events of all streams that have alerts until `stop` is set.
+    """Evaluates the events of all streams that have alerts until `stop` is set.
 
     Args:
         project: The project.
         stop: Ends it.
-        on_ready: Called once, when all queries judge events.
+        on_ready: Called once, when all queries evaluate events.
 
     Raises:
         ConflictError: Another process does so on this store.

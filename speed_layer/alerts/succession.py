@@ -1,9 +1,9 @@
 """Decides with which generation a group's query starts, and when another one is to follow.
 
 A generation goes on as long as it has the present definitions and the log holds what it reads. At
-the end of a real-time batch, another one may begin: to judge by a newer profile, to know the events
-before the cut of a publication, or to drop the state of keys that have long been quiet. Nothing
-here starts Spark.
+the end of a real-time batch, another one may begin: to evaluate by a newer profile, to know the
+events before the cut of a publication, or to drop the state of keys that have long been quiet.
+Nothing here starts Spark.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Progress:
         return max(self.batches(), default=-1)
 
     def judged(self) -> Cut:
-        """The offsets below which all events were judged for certain; empty if none is known.
+        """The offsets below which all events were evaluated for certain; empty if none is known.
 
         Raises:
             IntegrityError: Spark's file can't be read.
@@ -128,9 +128,9 @@ class AlertSuccession:
         return ""
 
     def begin(self, why: str, prepared: Mapping[str, Profile] | None = None) -> AlertGeneration:
-        """Begins a generation that judges from where the one before has come.
+        """Begins a generation that evaluates from where the one before has come.
 
-        The first one ever judges from the end of the log on, and one of a new origin from where
+        The first one ever evaluates from the end of the log on, and one of a new origin from where
         that begins.
 
         Args:
@@ -207,7 +207,7 @@ class AlertSuccession:
         publications: Publications,
         in_force: Publication | None,
     ) -> Publication | None:
-        """The newest publication that remembers the events below a cut that was judged already."""
+        """The newest publication that remembers the events below a cut that was evaluated."""
         if not self.group.last or in_force is None:
             return None
         kept = sorted(publications.versions(), key=lambda one: -one.version)
@@ -237,7 +237,7 @@ class AlertSuccession:
     def _horizon(self, alert_from: Cut, origin: Origin, why: str) -> tuple[dict[int, int], str]:
         """The offsets from which a generation reads that knows no publication."""
         path = layout.alert_state(self.group.name)
-        # What is judged next came after this.
+        # What is evaluated next came after this.
         judged_ms = (
             self.store.read_document(path, AlertState).at_ms
             if self.store.exists(path)
@@ -276,7 +276,7 @@ class AlertSuccession:
 
         Args:
             generation: The generation that runs.
-            judged: The offsets below which it has judged all events.
+            judged: The offsets below which it has evaluated all events.
             keys: The number of keys in its state.
             prepared: The profiles of the publication in force.
         """

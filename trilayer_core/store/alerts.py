@@ -9,8 +9,8 @@ alerts/sent/TOPIC/000000000003-000000000007-ab12cd.parquet  one of them, see `se
 ```
 
 A generation begins at the cut of a publication, which has the newest events of each key below that
-cut. It judges the events from `alert_from` on, until the next generation does. Which profile an
-event is judged by is thereby fixed, for both layers.
+cut. It evaluates the events from `alert_from` on, until the next generation does. Which profile an
+event is evaluated by is thereby fixed, for both layers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ broker's clock. An alert that was sent twice is there twice, with equal bytes.
 
 @dataclass(frozen=True)
 class Profile:
-    """The answer of a view in a publication, by which events are judged.
+    """The answer of a view in a publication, by which events are evaluated.
 
     Attributes:
         version: The publication.
@@ -77,7 +77,7 @@ class AlertGeneration:
         version: The publication whose newest events of each key it knows; None without one.
         read_from: The offsets from which on it reads. With a publication this is its cut. Without
             one, events before these offsets are not known to it.
-        alert_from: The offsets from which on it judges. Between both it only remembers.
+        alert_from: The offsets from which on it evaluates. Between both it only remembers.
         memory: The files with the newest events of each key below the cut, from the publication.
             They are kept as long as the generation is the newest one.
         profiles: The profile of each view; a view that was not published yet is missing.
@@ -150,7 +150,7 @@ class AlertGenerations:
         return self._store.read_document(path, AlertGeneration) if path else None
 
     def of(self, alert: str, fingerprint: str) -> list[AlertGeneration]:
-        """The generations that judge by this definition of an alert, oldest first."""
+        """The generations that evaluate by this definition of an alert, oldest first."""
         return [one for one in self.all() if one.alerts.get(alert) == fingerprint]
 
     def begin(self, generation: AlertGeneration) -> None:
@@ -170,7 +170,7 @@ class AlertState:
 
     Attributes:
         generation: The number of the generation that runs.
-        judged: The offsets below which it had judged all events at the end of its last batch.
+        judged: The offsets below which it had evaluated all events at the end of its last batch.
         keys: The number of keys in its state then.
         at_ms: When that was, in ms since 1970.
     """
@@ -184,7 +184,7 @@ class AlertState:
 def profile_of(
     generations: Sequence[AlertGeneration], topic_id: str, partition: int, offset: int
 ) -> AlertGeneration | None:
-    """The generation by which an event is judged: the newest one that judges from there on.
+    """The generation by which an event is evaluated: the newest one that evaluates from there on.
 
     None if the event came before all of them.
     """
@@ -195,7 +195,7 @@ def profile_of(
 def as_judged(
     generations: Sequence[AlertGeneration], judged: Sequence[JudgedFrom] | None
 ) -> list[AlertGeneration]:
-    """The generations by whose profiles the batch layer has judged, from where on it has.
+    """The generations by whose profiles the batch layer has evaluated, from where on it has.
 
     Args:
         generations: The generations of an alert as they were recorded.
@@ -210,7 +210,7 @@ def as_judged(
 
 
 def judges_above(one: AlertGeneration, later: Sequence[AlertGeneration], cut: Cut | None) -> bool:
-    """Whether a generation judges events at or above a cut.
+    """Whether a generation evaluates events at or above a cut.
 
     Args:
         one: The generation.
@@ -292,14 +292,14 @@ def why_withdrawn(
     """Why an alert that was sent is not in the batch's set, or has other content there.
 
     Args:
-        generations: The generations that judge by this definition of the alert, as recorded.
+        generations: The generations that evaluate by this definition of the alert, as recorded.
         topic_id: The identity of the origin in which the event's offset counts.
         partition: The event's partition.
         offset: The event's offset.
         last: The alert's `last`.
         view: The name of the view of the alert's profile; None without one.
         version: The `profile_version` in the alert that was sent.
-        judged: The generations as the batch layer has judged by them, see `as_judged`.
+        judged: The generations as the batch layer has evaluated by them, see `as_judged`.
         start: The offsets at which the origin begins; 0 for a partition that is missing.
     """
     why = _not_watched(generations, topic_id, partition, offset, last, start)
@@ -362,7 +362,7 @@ def _not_watched(
 def _version_of(
     generations: Sequence[AlertGeneration], topic_id: str, partition: int, offset: int, view: str
 ) -> int | None:
-    """The version of the profile by which an event is judged; None without a profile."""
+    """The version of the profile by which an event is evaluated; None without a profile."""
     by = profile_of(generations, topic_id, partition, offset)
     profile = by.profiles.get(view) if by else None
     return profile.version if profile else None

@@ -186,7 +186,7 @@ ALERT_GROUPS = f"{ALERTS}/groups"
 
 
 def alert_group(group: str) -> str:
-    """The folder of a group of alerts: those that are judged together."""
+    """The folder of a group of alerts: those that are evaluated together."""
     return f"{ALERT_GROUPS}/{group}"
 
 

@@ -70,8 +70,8 @@ class PublishedAlert:
         fingerprint: The alert's fingerprint.
         files: The files, without overlaps.
         judged: For an alert with a profile, the generations by whose profiles the events were
-            judged, oldest first; None for other alerts. Events before all of them were judged by
-            profiles that are no longer kept, or came before the alert was watched.
+            evaluated, oldest first; None for other alerts. Events before all of them were evaluated
+            by profiles that are no longer kept, or came before the alert was watched.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS

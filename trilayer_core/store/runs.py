@@ -90,7 +90,7 @@ class JudgedFrom:
         generation: The number of the generation.
         alert_from: The offsets, in the generation's origin. An event below the cut of the
             publication that was in force when the batch layer first saw the generation has been
-            judged before, by an earlier one. That judgement stays.
+            evaluated before, by an earlier one. That evaluation stays.
     """
 
     generation: int
