@@ -429,7 +429,7 @@ def load_settings(**overrides: object) -> Settings:
         raise invalid(error, Settings) from None
     except NoJSONError as error:  # of a setting that is a list or a table
         name = re.findall(r'"(\w+)"', str(error))[0]
-        kind = "object" if Settings.model_fields[name].default_factory is dict else "array"
+        kind = "array" if Settings.model_fields[name].default_factory is list else "object"
         variable = _variable(name)
         raise SettingsError(
             f"variable {variable} must be a JSON {kind}; got {os.environ.get(variable)!r}"

@@ -826,6 +826,8 @@ def test_a_wrong_settings_file_says_where(text, message, project):
         ("SPARK_CONF", "abc", "^variable TRILAYER_SPARK_CONF must be a JSON object; got 'abc'$"),
         ("SPARK_CONF", "[]", "^variable TRILAYER_SPARK_CONF: .*valid dictionary; got \\[\\]$"),
         ("SPARK_CONF", '{"a": 1}', "^variable TRILAYER_SPARK_CONF: .*valid string; got 1$"),
+        ("BATCH", "abc", "^variable TRILAYER_BATCH must be a JSON object; got 'abc'$"),
+        ("SERVE", "abc", "^variable TRILAYER_SERVE must be a JSON object; got 'abc'$"),
         ("NOTIFY", "[1", "^variable TRILAYER_NOTIFY must be a JSON array; got '\\[1'$"),
         ("SPEED_MAX", "5", "^variable TRILAYER_SPEED_MAX is not a setting; did you mean"),
         ("NOTIFY", '["Pager"]', "^variable TRILAYER_NOTIFY: must be import paths such as"),
