@@ -37,6 +37,19 @@ hypothesis.settings.load_profile("trilayer")
 
 _numbers = itertools.count(1)
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings by which Spark interprets expressions, which for a few events takes much less time than
+to compile them.
+"""
+
+COMPILED = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
+
 BROKER = "broker"
 """The folder of the broker, in that of the test run."""
 
@@ -44,7 +57,7 @@ FIRST = (
     "test_real_scheduler", "test_stack_killed", "test_processes_killed", "test_batch_alerts",
     "test_faults", "test_damages", "test_alerts_killed", "test_standalone_spark", "test_packaging",
     "test_sql_clients", "test_notebooks", "test_console", "test_embedded_kafka",
-    "test_parity", "test_laws", "test_real", "test_changelog",
+    "test_parity", "test_laws", "test_events_that_go_wrong", "test_changelog",
 )  # fmt: skip
 """Files that take minutes: begun first, they wait while the others work, and none is at work alone
 at the end.
@@ -117,10 +130,20 @@ def spark():
         spark_master="local[2]",
         spark_conf={JAVA_OPTIONS: QUICK_JVM},
     )
-    conf = SPARK_CONF | {"spark.sql.streaming.metricsEnabled": "false"}
+    conf = SPARK_CONF | INTERPRETED | {"spark.sql.streaming.pollingDelay": "100ms"}
     spark = session("trilayer-tests", settings, memory_mb=1024, conf=conf)
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="module")
+def compiled(spark) -> Iterator[None]:
+    """Has Spark compile what it computes for a module of tests, as it does for users."""
+    for name in INTERPRETED:
+        spark.conf.set(name, COMPILED[name])
+    yield
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="session")

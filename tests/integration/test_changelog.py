@@ -9,7 +9,7 @@ import psutil
 import pytest
 from kafka import KafkaConsumer
 
-from tests.support.changelogs import Following, is_current, read
+from tests.support.changelogs import Following, become_current, read
 from tests.support.layers import Pipeline, quick
 from tests.support.places import JARS
 from tests.support.waiting import until
@@ -97,14 +97,14 @@ def test_a_topic_holds_the_merged_view_whatever_is_published_rolled_back_or_rest
     catalog, settings = catalog_on(new_topic()), quick(broker.bootstrap)
     project = Project(settings, catalog, store)
 
-    def are_current():
-        return all(is_current(catalog, settings, store, one) for one in catalog.changelogs)
+    def wait_until_current():
+        become_current(catalog, settings, store)
 
     with Pipeline(catalog, settings, store, spark) as pipeline:
         pipeline.produce([(n % 2, value) for n, value in enumerate(events(1, 200))])
         pipeline.catch_up()
         with Following(project):
-            until(are_current, timeout_s=60)
+            wait_until_current()
 
             def stands():
                 return project_status(project).changelogs["buyers"]
@@ -119,7 +119,7 @@ def test_a_topic_holds_the_merged_view_whatever_is_published_rolled_back_or_rest
             pipeline.batch()
             pipeline.produce([(n % 2, value) for n, value in enumerate(events(2, 50))])
             pipeline.catch_up()
-            until(are_current, timeout_s=60)
+            wait_until_current()
         # Nobody follows while more events come and a batch run is published.
         pipeline.produce([(n % 2, value) for n, value in enumerate(events(3, 50))])
         pipeline.catch_up()
@@ -128,7 +128,7 @@ def test_a_topic_holds_the_merged_view_whatever_is_published_rolled_back_or_rest
         buyers = catalog.changelogs[0].topic
         _, before = read(broker.bootstrap, buyers)
         with Following(project):
-            until(are_current, timeout_s=60)
+            wait_until_current()
             _, after = read(broker.bootstrap, buyers)
             written = [r for r in after if (r.partition, r.offset) not in places(before)]
             assert 0 < len(written) <= 6, "only what differs is written again"
@@ -144,13 +144,14 @@ def test_a_topic_holds_the_merged_view_whatever_is_published_rolled_back_or_rest
                 _, before = read(broker.bootstrap, buyers)
                 pipeline.produce([(0, ANN)])
                 pipeline.catch_up()
-                until(are_current, timeout_s=60)
+                wait_until_current()
                 _, after = read(broker.bootstrap, buyers)
                 written = [r for r in after if (r.partition, r.offset) not in places(before)]
                 assert [json.loads(r.key) for r in written] == [{"buyer": "ann"}]
             with Log(broker.bootstrap) as log:
                 log._admin.delete_topics([buyers])
-            until(lambda: are_there(broker.bootstrap, buyers) and are_current(), timeout_s=60)
+            until(lambda: are_there(broker.bootstrap, buyers), timeout_s=60)
+            wait_until_current()
         _, visits = read(broker.bootstrap, catalog.changelogs[1].topic)
         assert any(record.value is None for record in visits), "sessions that joined are deleted"
 

@@ -42,26 +42,34 @@ def plain(value):
     return [plain(one) for one in value] if isinstance(value, list) else value
 
 
-def is_current(catalog, settings, store, changelog):
-    """Whether the topic holds what a reader of the store that merges on demand answers."""
-    held, _ = read(settings.bootstrap_servers, changelog.topic)
-    with serving_layer.connect(catalog, settings, store, keep=False) as connection:
-        rows = connection.sql(f"FROM {changelog.view.name}").dicts()
+def answers(catalog, settings, store, changelog):
+    """What a reader of the store that merges on demand answers, as the topic has it."""
     view = changelog.view
-    answers = {
-        json.dumps({name: plain(row[name]) for name in view.key_names}): plain(dict(row))
+    with serving_layer.connect(catalog, settings, store, keep=False) as connection:
+        rows = [plain(dict(row)) for row in connection.sql(f"FROM {view.name}").dicts()]
+    return {
+        json.dumps({name: row[name] for name in view.key_names}): {
+            name: Decimal(repr(value)) if isinstance(value, float) else value
+            for name, value in row.items()
+        }
         for row in rows
     }
-    found = {
+
+
+def in_topic(settings, changelog):
+    """The rows that a reader of the topic holds, by key."""
+    held, _ = read(settings.bootstrap_servers, changelog.topic)
+    return {
         json.dumps(json.loads(key)): json.loads(value, parse_float=Decimal)
         for key, value in held.items()
     }
-    return found == {
-        key: {
-            name: Decimal(repr(one)) if isinstance(one, float) else one for name, one in row.items()
-        }
-        for key, row in answers.items()
-    }
+
+
+def become_current(catalog, settings, store):
+    """Returns when each topic holds what is answered now."""
+    for changelog in catalog.changelogs:
+        now = answers(catalog, settings, store, changelog)
+        until(lambda c=changelog, now=now: in_topic(settings, c) == now, timeout_s=60)
 
 
 class Following:

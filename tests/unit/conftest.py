@@ -1,6 +1,20 @@
-"""Tests in this folder have no broker and no Spark session."""
+"""Tests in this folder have no broker and no Spark session, and start no process."""
+
+import multiprocessing.process
+import subprocess
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_process(monkeypatch):
+    """Fails a test that starts a process."""
+
+    def fail(*_, **__):
+        pytest.fail("a test of tests/unit starts no process; move it to tests/integration")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", fail)
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", fail)
 
 
 @pytest.fixture(scope="session")

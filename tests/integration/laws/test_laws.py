@@ -3,7 +3,8 @@ partials of parts merge to the partial of the whole, and its answer is that of t
 aggregate in `AGGREGATES` is tested. Only two things depend on its kind: the tolerance for sums and
 means of floating-point numbers, and sums that are NULL because they do not fit.
 
-Hypothesis draws all groups of events first, so that a few Spark jobs try hundreds of cases.
+Hypothesis draws all groups of events first, so that three Spark jobs for each aggregate try
+hundreds of cases.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import random
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache, partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from trilayer import Stream, View
 from trilayer.testing import Aggregation, Event, aggregate, canonical, field, same
@@ -144,13 +147,38 @@ def partials_of(spark, view, table, part=""):
     return [pass_.arrow_slice_of(stored, result, (part,) if part else ()) for stored in view.stored]
 
 
-def merged_by_spark(spark, view, partials):
+def merged_by_spark(spark, views, partials):
+    """The merged partials of each view, all from one Spark job: a column for each view, with its
+    rows as structs.
+    """
     from batch_layer.engine import merge
 
-    return merge(view, spark.createDataFrame(partials)).toArrow().cast(partial_schema(view))
+    frames = [
+        merge(view, spark.createDataFrame(table)).select(F.struct("*").alias("row"))
+        for view, table in zip(views, partials, strict=True)
+    ]
+    types = [frame.schema["row"].dataType for frame in frames]
+
+    def of_view(frame, number):
+        rows = [
+            F.col("row") if place == number else F.lit(None).cast(type_)
+            for place, type_ in enumerate(types)
+        ]
+        return frame.select(*(row.alias(f"v{place}") for place, row in enumerate(rows)))
+
+    places = range(len(views))
+    result = reduce(DataFrame.union, map(of_view, frames, places)).toArrow()
+    return [
+        pa.Table.from_struct_array(result[f"v{number}"].drop_null()).cast(partial_schema(view))
+        for number, view in enumerate(views)
+    ]
 
 
-def merged_by_duckdb(view, partials):
+def merged_by_duckdb(spark, views, partials):
+    return [_merged_by_duckdb(*pair) for pair in zip(views, partials, strict=True)]
+
+
+def _merged_by_duckdb(view, partials):
     with open_duckdb(threads=1) as connection:
         connection.register("arriving", partials)
         connection.execute(create_table_sql("p", view))
@@ -198,10 +226,7 @@ def alike(one, two, tolerance):
     return tolerance > 0 and None not in (one, two) and abs(one - two) <= tolerance * 6e6
 
 
-ENGINES = {
-    "spark": merged_by_spark,
-    "duckdb": lambda spark, view, partials: merged_by_duckdb(view, partials),
-}
+ENGINES = {"spark": merged_by_spark, "duckdb": merged_by_duckdb}
 DRAWN = settings(
     max_examples=2,
     derandomize=True,
@@ -242,9 +267,23 @@ class Grouped:
 def grouped(request, spark):
     view, groups = view_of(request.param), drawn()
     events = events_table(groups)
-    whole, parts = (partials_of(spark, view, events, part) for part in ("", "_part"))
-    return Grouped(view, groups, whole, parts)
+    place = events.schema.get_field_index("_part")
+    all_of_them = events.set_column(place, "_part", pa.array([WHOLE] * len(events), pa.int32()))
+    both = partials_of(spark, view, pa.concat_tables([events, all_of_them]), "_part")
+    is_whole = [pc.equal(table["_part"], WHOLE) for table in both]
+    return Grouped(
+        view,
+        groups,
+        [
+            table.filter(mask).drop_columns("_part")
+            for table, mask in zip(both, is_whole, strict=True)
+        ],
+        [table.filter(pc.invert(mask)) for table, mask in zip(both, is_whole, strict=True)],
+    )
 
+
+WHOLE = 3
+"""The slot of whole groups, after those of their three parts."""
 
 APART = 10_000
 """More than there are groups."""
@@ -257,47 +296,70 @@ def moved(table, by):
     return table.set_column(place, table.schema.field(place), keys)
 
 
-def merged_apart(spark, merge, view, *unions):
-    """Each union of partials merged, all in one query: a union has keys of its own in it.
+def union_of(unions):
+    """The partials of several unions in one table: each union has keys of its own.
 
     The first partials of all unions come first, so that Spark has those of one key in two tasks.
     """
     places = range(max(map(len, unions)))
-    rows = [
+    return pa.concat_tables(
         moved(union[place], n * APART)
         for place in places
         for n, union in enumerate(unions)
         if place < len(union)
+    )
+
+
+def merged_apart(merge, views, unions_of):
+    """Each of the unions of partials of each view merged, all in one query for each engine."""
+    results = merge(views, [union_of(unions) for unions in unions_of])
+    return [
+        [
+            moved(result.filter(pc.equal(pc.divide(result["g"], APART), n)), -n * APART)
+            for n, _ in enumerate(unions)
+        ]
+        for result, unions in zip(results, unions_of, strict=True)
     ]
-    result = merge(spark, view, pa.concat_tables(rows))
-    of_union = pc.divide(result["g"], APART)
-    return [moved(result.filter(pc.equal(of_union, n)), -n * APART) for n, _ in enumerate(unions)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_merging_is_a_commutative_monoid_whose_partials_merge_to_the_whole(grouped, engine, spark):
-    for stored, whole, parts in zip(grouped.view.stored, grouped.whole, grouped.parts, strict=True):
-        one, two, three = (
-            parts.filter(pc.equal(parts["_part"], n)).drop_columns("_part") for n in range(3)
-        )
-        nothing = neutral(stored, whole)
-        merged = partial(merged_apart, spark, ENGINES[engine], stored)
-        in_order, turned, first_two, last_two, and_nothing, nothing_and = merged(
-            (one, two, three),
-            (three, one, two),
-            (one, two),
-            (two, three),
-            (whole, nothing),
-            (nothing, whole),
-        )
-        left, right = merged((first_two, three), (one, last_two))
-        assert_same_partials(stored, in_order, whole)
-        assert_same_partials(stored, turned, in_order)  # commutative
-        assert_same_partials(stored, left, in_order)  # associative
-        assert_same_partials(stored, right, in_order)
-        assert_same_partials(stored, and_nothing, whole)
-        assert_same_partials(stored, nothing_and, whole)
+    views, merge = grouped.view.stored, partial(ENGINES[engine], spark)
+    parts_of = [
+        [table.filter(pc.equal(table["_part"], n)).drop_columns("_part") for n in range(3)]
+        for table in grouped.parts
+    ]
+    first = merged_apart(
+        merge,
+        views,
+        [
+            [
+                *((one, two, three), (three, one, two), (one, two), (two, three)),
+                *((whole, nothing), (nothing, whole)),
+            ]
+            for view, whole, (one, two, three) in zip(views, grouped.whole, parts_of, strict=True)
+            for nothing in [neutral(view, whole)]
+        ],
+    )
+    second = merged_apart(
+        merge,
+        views,
+        [
+            [(first_two, three), (one, last_two)]
+            for (_, _, first_two, last_two, _, _), (one, _, three) in zip(
+                first, parts_of, strict=True
+            )
+        ],
+    )
+    for view, whole, merged, (left, right) in zip(views, grouped.whole, first, second, strict=True):
+        in_order, turned, _, _, and_nothing, nothing_and = merged
+        assert_same_partials(view, in_order, whole)
+        assert_same_partials(view, turned, in_order)  # commutative
+        assert_same_partials(view, left, in_order)  # associative
+        assert_same_partials(view, right, in_order)
+        assert_same_partials(view, and_nothing, whole)
+        assert_same_partials(view, nothing_and, whole)
 
 
 def neutral(view, whole):
@@ -402,7 +464,8 @@ def test_a_sum_of_many_large_integers_does_not_overflow_once_merged(spark):
 
     view = View("v", source=STREAM, key=["g"], aggregates={"total": sum_("int_value")})
     large = pa.table({"g": [1, 1, 2], "total__sum": [Decimal(2**62), Decimal(2**62), Decimal(5)]})
-    merged = by_key(view, merged_by_spark(spark, view, large.cast(partial_schema(view))))
+    (merged,) = merged_by_spark(spark, [view], [large.cast(partial_schema(view))])
+    merged = by_key(view, merged)
     assert merged[1,]["total__sum"] == 2**63
     with open_duckdb(threads=1) as connection:
         connection.register("p", large)

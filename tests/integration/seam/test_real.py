@@ -1,5 +1,6 @@
-"""The seam with real parts: random schedules on Kafka, Spark and DuckDB in this process, the merged
-answer held against the oracle after every step.
+"""The seam with real parts: a random schedule on Kafka, Spark and DuckDB in this process.
+
+The merged answer is held against the oracle after every step.
 """
 
 import json
@@ -16,7 +17,11 @@ from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
-SCHEDULES = 3
+SEED = 0
+"""Of the schedule, which has each action at least once.
+
+tests/unit/seam runs many, with a model in place of these parts.
+"""
 
 
 def catalog_on(topic):
@@ -134,11 +139,10 @@ class Schedule:
         )
 
 
-@pytest.mark.parametrize("seed", range(SCHEDULES))
-def test_a_random_schedule_of_real_parts(seed, broker, spark, store, new_topic):
+def test_a_random_schedule_of_real_parts(broker, spark, store, new_topic):
     settings = quick(broker.bootstrap, settle_s=0.05, keep_versions=3)
     with Pipeline(catalog_on(new_topic()), settings, store, spark) as pipeline:
-        schedule, done = Schedule(seed, pipeline), []
+        schedule, done = Schedule(SEED, pipeline), []
         pipeline.catch_up()
         try:
             for action in schedule.actions():
@@ -152,5 +156,5 @@ def test_a_random_schedule_of_real_parts(seed, broker, spark, store, new_topic):
             until(lambda: sum(schedule.check().values()) == len(schedule.log))
             assert schedule.quarantined() == list(schedule.log.values()).count(None)
         except Exception as error:
-            error.add_note(f"seed {seed}: {', '.join(done)}")
+            error.add_note(f"seed {SEED}: {', '.join(done)}")
             raise

@@ -3,6 +3,7 @@ state. The commands are real processes.
 """
 
 import asyncio
+import doctest
 import json
 import re
 import shlex
@@ -37,6 +38,7 @@ from trilayer.airflow import (  # noqa: E402
     PublishOperator,
     TrilayerOperator,
     load_project,
+    operator,
 )
 from trilayer.airflow.late import tell  # noqa: E402
 from trilayer.airflow.notifications import HeldException, cause  # noqa: E402
@@ -62,7 +64,7 @@ def command(tmp_path, monkeypatch):
 def test_the_answer_is_the_returned_value_and_empty_arguments_are_left_out(command):
     command("print(json.dumps({'arguments': sys.argv[1:]}, indent=2))")
     task = TrilayerOperator(
-        task_id="t", arguments=["batch", "ingest", "", "--run", "7"], stream="a stream"
+        operator, task_id="t", arguments=["batch", "ingest", "", "--run", "7"], stream="a stream"
     )
     assert task.execute({}) == {
         "arguments": ["batch", "ingest", "--run", "7", "--stream", "a stream"]
@@ -462,3 +464,7 @@ def test_intervals_are_aligned_to_the_clock(every_s, cron, monkeypatch, tmp_path
     project = load_project()
     assert project.every.expression == cron
     assert project.late.interval.total_seconds() == every_s
+
+
+def test_examples_in_docstrings_are_right():
+    assert doctest.testmod(operator) == (0, 4)

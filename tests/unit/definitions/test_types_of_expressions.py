@@ -3,8 +3,6 @@
 import itertools
 import random
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -405,18 +403,3 @@ def test_what_spark_takes_is_not_refused(sql):
 def test_arrays_are_joined():
     assert typed("(tags || tags)[0]") == typed("concat(tags, tags, tags)[0]") == "string"
     assert typed("X'1F'") == "binary"
-
-
-def test_an_error_of_a_definition_has_no_internal_frames(tmp_path):
-    file = tmp_path / "bike.py"
-    file.write_text(
-        "from trilayer import Stream, View, count\n"
-        "rides = Stream('rides', 'rider string, at timestamp', event_time='at')\n"
-        "View('v', source=rides, key=['ridder'], aggregates={'n': count()})\n"
-    )
-    found = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
-    lines = found.stderr.strip().splitlines()
-    assert lines[-1].startswith(
-        "trilayer_core.errors.DefinitionError: key 'ridder' of view 'v' must"
-    )
-    assert len(lines) <= 8

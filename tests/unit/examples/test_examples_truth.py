@@ -4,8 +4,6 @@ truth.
 
 import importlib
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -31,16 +29,9 @@ def test_the_same_seed_gives_the_same_bytes_and_the_same_truth(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_the_command_writes_events_and_the_truth(tmp_path, name):
-    said = subprocess.run(
-        [
-            *(sys.executable, "-m", f"examples.{name}.truth", str(tmp_path / "made")),
-            *("--events", "300", "--seed", "5", "--start", START.isoformat()),
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+def test_the_command_writes_events_and_the_truth(tmp_path, name, run_module):
+    options = ("--events", 300, "--seed", 5, "--start", START.isoformat())
+    said = run_module(f"examples.{name}.truth", tmp_path / "made", *options)
     prepare = importlib.import_module(f"examples.{name}.truth").prepare
     by_hand = prepare(tmp_path, events=300, seed=5, start=START)
     for stream, file in by_hand.files.items():

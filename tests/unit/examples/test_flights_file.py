@@ -2,8 +2,6 @@
 time.
 """
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -99,13 +97,7 @@ def test_a_delay_is_the_time_between_schedule_and_departure(table):
     assert minutes.cast("int32").equals(table["dep_delay"])
 
 
-def test_command_line(tmp_path):
+def test_command_line(tmp_path, run_module):
     path = tmp_path / "f.parquet"
-    run = subprocess.run(
-        [sys.executable, "-m", "examples.flights", str(path)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert "336,776 flights" in run.stdout
+    assert "336,776 flights" in run_module("examples.flights", path)
     assert pq.read_metadata(path).num_rows == 336_776

@@ -3,8 +3,6 @@ says when read again.
 """
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -81,26 +79,10 @@ def test_arguments_out_of_range_are_refused(tmp_path, wrong):
         generate(tmp_path / "p.jsonl", **{"events": 1, "seed": 1, "start": START} | wrong)
 
 
-def test_command_line(tmp_path):
+def test_command_line(tmp_path, run_module):
     path = tmp_path / "p.jsonl"
-    arguments = [
-        str(path),
-        "--events",
-        "200",
-        "--seed",
-        "5",
-        "--bad",
-        "0.1",
-        "--start",
-        START.isoformat(),
-    ]
-    run = subprocess.run(
-        [sys.executable, "-m", "examples.retail.generate", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert "200 events" in run.stdout
+    options = ("--events", 200, "--seed", 5, "--bad", 0.1, "--start", START.isoformat())
+    assert "200 events" in run_module("examples.retail.generate", path, *options)
     by_hand = generate(tmp_path / "q.jsonl", events=200, seed=5, start=START, bad=0.1)
     assert path.read_bytes() == (tmp_path / "q.jsonl").read_bytes()
     assert json.loads(truth_path(path).read_text("utf-8"))["good"] == by_hand.good

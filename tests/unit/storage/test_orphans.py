@@ -4,8 +4,6 @@ deleted."""
 import fcntl
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +11,6 @@ import pytest
 
 from batch_layer.clean import clean
 from batch_layer.publish import publish
-from tests.support.places import PROJECT
 from tests.support.published import CATALOG, SETTINGS, STREAM, begin, complete, run_once
 from trilayer import Catalog, Rows, Table, View, count
 from trilayer_core.project import Project
@@ -73,22 +70,25 @@ def test_a_healthy_store_has_none(store):
     assert find_orphans(store) == []
 
 
-KILLED = """
-import os, signal, sys
-from trilayer_core.store.segments import Generation
-from trilayer_core.project import Project
-from trilayer_core.store.files import Store
-os.makedirs(sys.argv[1] + "/publications")
-os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
-Store(sys.argv[1]).write("publications/00000009.json", b"x" * 1000)
-"""
-
-
 @pytest.fixture
-def killed_writer(store):
-    """The temporary file of a process that was killed while it wrote."""
-    subprocess.run([sys.executable, "-c", KILLED, store.root], cwd=PROJECT, check=False)
-    (path,) = Path(store.path("publications")).iterdir()
+def killed_writer(store, monkeypatch):
+    """The temporary file of a process that was killed while it wrote: what is there before a file
+    is synchronised, and would stay if nothing came after that.
+    """
+    folder, sync, left = Path(store.path("publications")), os.fsync, {}
+    folder.mkdir(parents=True)
+
+    def synchronise(descriptor):
+        if not left:  # the file itself, before its folder
+            left.update({path: path.read_bytes() for path in folder.iterdir()})
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", synchronise)
+        store.write("publications/00000009.json", b"x" * 1000)
+    store.delete("publications/00000009.json")
+    ((path, content),) = left.items()
+    path.write_bytes(content)
     return f"publications/{path.name}"
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.places import JARS, PROJECT
+from tests.support.places import JARS
 from trilayer.cli.main import app
 from trilayer_core.definitions.catalog import load_catalog
 from trilayer_core.errors import EnvironmentFault, TrilayerError
@@ -249,29 +248,6 @@ def test_up_tells_of_all_faults_before_it_starts_anything(folder, taken):
     assert not (folder / "home").exists()
 
 
-def test_doctor_ends_when_it_has_answered_though_the_store_does_not(folder, taken):
-    where = f"endpoint_override=127.0.0.1:{taken}&scheme=http"
-    settings(folder, store=f"s3://bucket/store?{where}")
-    command = [sys.executable, "-m", "trilayer.cli", "doctor"]
-    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | keys
-    ) as process:
-        lines = []
-        for line in process.stdout:
-            lines.append(line)
-            if "definitions" in line:
-                break
-        # Its client of the store goes on trying for longer. (No catalog is there: exit code 1.)
-        assert process.wait(timeout=5) == 1
-    said = {
-        name.strip(","): mark
-        for mark, *words in (line.split() for line in lines)
-        for name in words[: next(i for i, word in enumerate(words) if word[-1] != ",") + 1]
-    }
-    assert (said["store"], said["disk"], said["home"]) == ("--", "ok", "ok")
-
-
 @pytest.mark.parametrize(
     ("values", "says"),
     [
@@ -316,20 +292,6 @@ def test_airflow_that_is_not_installed(folder, monkeypatch):
         require(project(), with_airflow=True)
     (line,) = doctor()[1]["airflow"]
     assert (line["ok"], line["mark"]) == (True, "note")
-
-
-def test_a_command_starts_without_the_engines_that_it_does_not_need():
-    script = (
-        "import sys\n"
-        "from typer.testing import CliRunner\n"
-        "from trilayer.cli.main import app\n"
-        "print(CliRunner().invoke(app, ['doctor', '--help']).exit_code)\n"
-        "print([name for name in ('pyspark', 'duckdb', 'pandas') if name in sys.modules])"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT
-    )
-    assert said.stdout.splitlines() == ["0", "[]"]
 
 
 def test_a_version_can_be_held_while_the_definitions_are_broken(folder):
