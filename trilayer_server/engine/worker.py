@@ -109,9 +109,11 @@ class Executor:
         if not isinstance(request, Open | Describe):
             return sql_error_of(error)
         query = request.query
-        sql_error = sql_error_of(error)
-        if sql_error.code[:2] not in ("42", "22"):  # those of statements and of literals
-            return sql_error
+        sql_error = sql_error_of(error, query.sql)
+        if _is_postgresqls(query) or query.parameters.values or introspection.mentions(query.sql):
+            sql_error.position = 0  # it is that of the translation
+        if sql_error.position or sql_error.code[:2] not in ("42", "22"):
+            return sql_error  # others than those of statements and of literals have no position
         # An error of a literal comes when the statement runs, and one of its syntax before EXPLAIN.
         explain = "" if sql_error.code[:2] == "22" or sql_error.code == "42601" else "EXPLAIN "
         sql = parameters.with_blanks(query.sql)
