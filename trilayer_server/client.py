@@ -1,4 +1,4 @@
-"""A connection to `trilayer serve`, which is asked as a store is.
+"""A connection to `trilayer serve`, with the methods of a connection to a store.
 
     with serving_layer.connect("http://127.0.0.1:8433") as connection:
         connection.sql("select * from delays_by_carrier").rows()
@@ -158,7 +158,7 @@ class RemoteConnection:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection. Whatever is asked of it afterwards raises UsageError."""
+        """Closes the connection. Every later use raises UsageError."""
         self._client.close()
 
     def _check_open(self) -> None:

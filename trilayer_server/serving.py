@@ -92,7 +92,7 @@ async def serve(
     """Answers clients until `stop` is set.
 
     Args:
-        project: The project whose store is asked.
+        project: The project whose store answers.
         stop: Ends it.
         ready: Called once clients can connect.
         any_port: Whether a port that is taken is replaced by a free one.

@@ -326,7 +326,7 @@ def _counterpart(operand: exp.Expr) -> exp.Expr | None:
 def _type_beside(operand: exp.Expr, wanted: str, columns: Callable[[str], pa.Schema]) -> int:
     """The type of what stands beside an operand; UNKNOWN if that is in no SELECT.
 
-    DuckDB is asked for it, in a SELECT of that alone from the same tables.
+    DuckDB finds it in a SELECT of that alone from the same tables.
     """
     select = operand.find_ancestor(exp.Select)
     if select is None:

@@ -41,7 +41,7 @@ class Pool:
         """Prepares it, without starting anything.
 
         Args:
-            project: The project whose store is asked.
+            project: The project whose store answers.
             limits: What queries may take.
         """
         self.limits = limits or EngineLimits()
@@ -123,7 +123,7 @@ class Pool:
             worker: A worker, which is ended in that case.
             query: The query.
             rest: The further arguments of `Worker.open`.
-            instead: Called with the other worker before it is asked.
+            instead: Called with the other worker before it gets the query.
 
         Raises:
             SqlError: There is no answer.

@@ -73,7 +73,7 @@ class Executor:
 
         Args:
             to: The server.
-            project: The project whose store is asked.
+            project: The project whose store answers.
             connection: The loader's connection, detached.
             most_rows: The most rows of an answer; 0 for any number.
         """

@@ -138,7 +138,7 @@ class StoreReader:
         except SqlError as error:
             if error.code != NOT_READY:
                 raise failure_of(error) from None
-            # Some view has no answer, so that each is asked by itself.
+            # Some view has no answer, so that each gets a query of its own.
             answered = {view.name: await self._view(view) for view in views}
         provenance = await self.with_lag(await self.provenance())
         return await self.read(status_of, self.project, provenance, answered)

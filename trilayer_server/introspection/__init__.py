@@ -1,8 +1,8 @@
 """PostgreSQL's catalogs, pg_catalog and information_schema, about a server's views.
 
-`install` makes relations of PostgreSQL's shape in a database of DuckDB. What a client of PostgreSQL
-asks is `translated`, so that it means what it means to PostgreSQL. If it `mentions` the catalog, it
-is asked as `rewrite` returns it, and `declared` gives its answer PostgreSQL's types.
+`install` makes relations of PostgreSQL's shape in a database of DuckDB. A statement of a client of
+PostgreSQL is `translated`, so that it keeps its meaning. One that `mentions` the catalog runs as
+`rewrite` returns it, and `declared` gives its answer PostgreSQL's types.
 """
 
 from trilayer_server.introspection.declared_types import declared

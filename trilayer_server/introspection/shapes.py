@@ -131,7 +131,7 @@ class Shapes:
         }
 
     def base(self, name: str) -> str:
-        """The type under a domain, or the type itself. It is what a client is told."""
+        """The type under a domain, or the type itself, which clients see."""
         number = self.types[name]["typbasetype"]
         return self.base(self.type_names[number]) if number else name
 

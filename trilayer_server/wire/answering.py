@@ -20,7 +20,7 @@ class Answering:
     """Answers for one client."""
 
     def __init__(self, client: Client, metrics: Metrics, connection: Connection) -> None:
-        """Prepares it; nothing is asked yet.
+        """Prepares it; no query runs yet.
 
         Args:
             client: Has the worker.
