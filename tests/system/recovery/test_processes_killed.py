@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.support.changelogs import answers, in_topic, read
+from tests.support.changelogs import is_current, read
 from tests.support.project import Project, clean, ended, kill_group, wait_for_settled_tick
 from tests.support.waiting import until
 from trilayer_core.errors import TrilayerError
@@ -58,10 +58,19 @@ def test_i5_batch_and_reader_killed_and_run_again(project):
     assert clean(project.run("verify", "--json")[0])
 
 
-def test_i5_speed_layer_killed_and_started_again(project):
-    """One life ends at a commit, the next in a compaction, and the third has every event once.
-    Beside it, a second speed layer on the same store says so and ends.
+def test_i5_speed_layer_and_changelogs_killed_and_started_again(project):
+    """One speed layer ends at a commit, the next in a compaction, and the third has every event
+    once. Beside it, one writer of changelogs ends before its records are committed, the next
+    directly after, and the third writes what the topic lacks. A second process on the same store
+    says so and ends.
     """
+    declared = (project.folder / f"{project.module}.py").read_text()
+    changelog = f'changelogs=[Changelog("users", view=by_user, topic="{project.topic}-users")]'
+    project.write_catalog(
+        declared.replace("import Catalog", "import Changelog, Catalog").replace(
+            "    queries=", f"    {changelog},\n    queries="
+        )
+    )
     project.produce(500, broken=2)
     process = project.start("speed", "run", failpoint="segment.before-commit")
     assert ended(process, timeout_s=240) == -signal.SIGKILL
@@ -74,7 +83,7 @@ def test_i5_speed_layer_killed_and_started_again(project):
     until(died, timeout_s=240)
     assert process.returncode == -signal.SIGKILL
     process.communicate()
-    process = project.start("speed", "run")
+    speed = project.start("speed", "run")
 
     def caught_up():
         try:
@@ -84,39 +93,11 @@ def test_i5_speed_layer_killed_and_started_again(project):
 
     until(caught_up, timeout_s=240)
     project.check_answers()
-    _, err = project.run("speed", "run", expect=1)
-    assert "must run once at a time" in err
-    stream = project.catalog().streams[0]
-    (generation,) = Generations(project.store, stream).all()
-    assert any(
-        last > first for first, last in Generations(project.store, stream).spans(generation.name)
-    ), "nothing was compacted"
-    process.terminate()
-    assert ended(process) == 0
-    wait_for_settled_tick(project)
-    project.run("batch", "run")
-    project.check_answers()
-    assert clean(project.run("verify", "--json")[0])
-
-
-def test_a_writer_of_changelogs_that_is_killed_loses_nothing(project):
-    """The first writer ends before its records are committed, the second directly after. The third
-    one writes what the topic lacks.
-    """
-    declared = (project.folder / f"{project.module}.py").read_text()
-    changelog = f'changelogs=[Changelog("users", view=by_user, topic="{project.topic}-users")]'
-    project.write_catalog(
-        declared.replace("import Catalog", "import Changelog, Catalog").replace(
-            "    queries=", f"    {changelog},\n    queries="
-        )
-    )
-    project.produce(100)
-    speed = project.start("speed", "run")
     for place in ("in-transaction", "after-commit"):
         killed = project.start("changelog", "run", failpoint=f"changelog.{place}")
         assert ended(killed, timeout_s=240) == -signal.SIGKILL
         project.produce(30)
-    process = project.start("changelog", "run")
+    writer = project.start("changelog", "run")
     (changelog,) = project.catalog().changelogs
 
     def holds_all():
@@ -124,12 +105,19 @@ def test_a_writer_of_changelogs_that_is_killed_loses_nothing(project):
         return sum(json.loads(value)["n"] for value in held.values()) == project.sent
 
     until(holds_all, timeout_s=120)
-    settings = project.settings()
-    assert in_topic(settings, changelog) == answers(
-        project.catalog(), settings, project.store, changelog
-    )
-    _, err = project.run("changelog", "run", expect=1)
-    assert "the writer of changelogs must run once at a time" in err, err
-    for running in (process, speed):
+    assert is_current(project.catalog(), project.settings(), project.store, changelog)
+    for name in ("changelog", "speed"):
+        _, err = project.run(name, "run", expect=1)
+        assert "must run once at a time" in err, err
+    stream = project.catalog().streams[0]
+    (generation,) = Generations(project.store, stream).all()
+    assert any(
+        last > first for first, last in Generations(project.store, stream).spans(generation.name)
+    ), "nothing was compacted"
+    for running in (writer, speed):
         running.terminate()
         assert ended(running) == 0
+    wait_for_settled_tick(project)
+    project.run("batch", "run")
+    project.check_answers()
+    assert clean(project.run("verify", "--json")[0])
