@@ -62,9 +62,6 @@ def test_a_gate_keeps_a_publication_back(
     _, why = project.run("batch", "run", expect=1)
     assert "must be at most 0.01; got 5 of 15; look at" in why
     assert "5 of 15 new events quarantined, too many" in project.run("gate", expect=1)[0]
-    project.run("batch", "hold", "--why", "of the gate")
-    assert "of the gate" in project.run("batch", "publish", expect=3)[1]
-    project.run("batch", "release")
     row = {"stream": "clicks", "events": 15, "quarantined": 5, "share": 1 / 3, "passes": False}
     assert json.loads(project.run("sql", "--format", "json", "from trilayer.gate")[0]) == [row]
     status = json.loads(project.run("status", "--json")[0])
