@@ -40,7 +40,7 @@ def _chosen(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) ->
     types = [inference.type_of(argument) for argument in given]
     mixed = {"string", "binary"} <= {type_.kind for type_ in types}
     literal = common.kind not in ("string", "unknown") and any(map(is_text, given))
-    if choosing and (mixed or literal):
+    if choosing and (mixed or literal or not common.is_comparable):
         inference.refuse_types(node, types)
     return common
 
@@ -246,10 +246,18 @@ def _with_lambda(inference: Inference, node: exp.Anonymous, given: list[exp.Expr
         value = inference.type(given[1])
         for argument in given[2:]:
             parameters = [value, element] if argument is given[2] else [value]
-            value = inference.applied(argument, parameters)
+            start, value = value, inference.applied(argument, parameters)
+            if argument is given[2] and value != start and UNKNOWN not in (start, value):
+                inference.refuse(
+                    f"have a lambda of the type of the start in {name}()",
+                    f"where the start is {start} and the lambda {value}",
+                    f"`cast(... as {start})` in the lambda, or a start of its type, such as `0D`",
+                )
         return value
     for argument in given[1:]:
         value = inference.applied(argument, [element, INT])
+        if name != "transform":
+            inference.boolean(argument.this if isinstance(argument, exp.Lambda) else argument)
     if name in ("exists", "forall"):
         return BOOLEAN
     if name == "filter":

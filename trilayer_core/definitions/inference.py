@@ -137,6 +137,10 @@ class Inference:
         """The type that has been derived for a part."""
         return self._types[id(node)]
 
+    def is_unknown(self, node: exp.Expr) -> bool:
+        """Whether a part has no type that could be derived."""
+        return self._types.get(id(node)) == UNKNOWN
+
     def may_be_time(self, node: exp.Expr) -> bool:
         """Whether a part, or what it is cast to, may be a date or timestamp."""
         if isinstance(node, exp.DataType):

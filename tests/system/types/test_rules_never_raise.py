@@ -131,8 +131,8 @@ concat_ws(',', card, tags, last.card) = 'a'
 lower(card) = 'abc' OR upper(card) = 'ABC' OR lcase(ucase(card)) = 'abc'
 trim(card) = 'abc' OR ltrim(card) = rtrim(card) OR btrim(card) = ''
 length(card) > 3 OR char_length(card) > 3
-substring(card, n, n) = 'a' OR substr(card, big) = 'a' OR substring(card, 2, 1) = 'b'
-left(card, n) = 'a' OR right(card, n) = 'c' OR left(card, big) = 'a' OR right(card, tiny) = 'c'
+substring(card, n, n) = 'a' OR substr(card, n) = 'a' OR substring(card, 2, 1) = 'b'
+left(card, n) = 'a' OR right(card, n) = 'c' OR left(card, n) = 'a' OR right(card, tiny) = 'c'
 replace(card, 'a', 'b') = 'bbc' OR replace(card, 'bc') = 'a'
 startswith(card, 'a') OR endswith(card, last[0].card) OR contains(card, 'b') OR instr(card, 'c') = 3
 sign(n) = 1 OR signum(wide) = 1 OR sign(amount) = -1
@@ -204,8 +204,9 @@ true
 RAISING = """
 last[big].amount > 1
 at + INTERVAL 106751991 DAYS > at
+CASE WHEN at + INTERVAL 106751991 DAYS > at THEN true ELSE false END
+IF(at - INTERVAL 106751991 DAYS < at, true, NULL)
 INTERVAL 178956970 YEARS + INTERVAL 1 YEAR > INTERVAL 1 MONTH * n
-day + big > day OR date_sub(day, big) > day
 CAST(card AS INT) = 1 OR card::bigint = 1 OR CAST(card AS DOUBLE) > 1 OR card::float > 1
 CAST(card AS DECIMAL(38, 0)) = 1 OR CAST(card AS DECIMAL(38, 38)) > 0 OR card::boolean
 CAST(card AS DATE) = day OR CAST(card AS TIMESTAMP) > at OR CAST(card AS TIMESTAMP_NTZ) > local
@@ -278,7 +279,7 @@ def rows(spark):
             f"""
             WITH every AS (SELECT collect_list({event}) AS es, collect_list({profile}) AS ps
                 FROM _events)
-            SELECT e.*, l.last, p.profile
+            SELECT e.*, l.last, p.profile, IF(rand() < 2, 1, NULL) AS given
             FROM _events e CROSS JOIN (SELECT explode(array({lasts})) AS last FROM every) l
             CROSS JOIN (SELECT explode(array(NULL, ps[0], get(ps, 3))) AS profile FROM every) p"""
         ).localCheckpoint()
@@ -289,7 +290,7 @@ def rows(spark):
 
 
 def total(rule):
-    return parse_rule(rule, COLUMNS, "rule", last=100, profile=PROFILE)
+    return parse_rule(rule, COLUMNS, "rule", given="given", last=100, profile=PROFILE)
 
 
 def parts(rules):
@@ -315,7 +316,7 @@ def test_a_rule_means_what_its_author_wrote(spark, rows):
     rows(BENIGN, "es, slice(es, 2, 2)")
     for some in batched(parts(RULES)):
         same = ", ".join(
-            f"count_if(NOT (({rule}) <=> ({total(rule)}))) AS r{number}"
+            f"count_if(coalesce({rule}, false) <> coalesce({total(rule)}, false)) AS r{number}"
             for number, rule in enumerate(some)
         )
         (row,) = spark.sql(f"SELECT {same} FROM _rows").collect()
