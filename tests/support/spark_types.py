@@ -18,7 +18,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from trilayer_core.definitions import spark_types
-from trilayer_core.definitions.expressions import UNREPEATABLE
 from trilayer_core.definitions.inference import ANY_NUMBER, CALLS
 from trilayer_core.definitions.spark_types import (
     ANY,
@@ -80,6 +79,12 @@ NOT_CALLED = (
     *("window", "session_window", "window_time", "schema_of_variant_agg", "vector_avg"),
 )
 """Further names that Spark lists: of operators, windows and aggregates."""
+
+UNREPEATABLE = """rand randn random uuid shuffle now current_timestamp current_date current_time
+    localtime localtimestamp curdate sysdate monotonically_increasing_id spark_partition_id
+    input_file_name current_user session_user user current_database current_schema current_catalog
+    current_timezone version randstr uniform"""
+"""Functions that depend on chance, a clock or the session, which would differ between layers."""
 
 ONLY_UNITED = ("timestampadd", "timestampdiff")
 """Calls that always have a unit before two operands."""
@@ -331,7 +336,8 @@ def main() -> None:
     asking = Spark(session)
     found = table(asking)
     alike: dict[str, list[str]] = {}
-    names = {*asking.others(), *found, *CALLS} - {*UNREPEATABLE, *NOT_CALLED, CHOSEN, *ONLY_UNITED}
+    excluded = {*UNREPEATABLE.split(), *NOT_CALLED, CHOSEN, *ONLY_UNITED}
+    names = {*asking.others(), *found, *CALLS} - excluded
     for name in sorted(name for name in names if name.isidentifier() and name.islower()):
         alike.setdefault(" ".join(map(str, asking.numbers(name))), []).append(name)
     found[ARGUMENTS] = [f"{n}: {' '.join(of)}" for n, of in sorted(alike.items())]

@@ -96,11 +96,11 @@ def part_of_time(inference: Inference, node: exp.Expr, part: str, of: exp.Expr) 
     name = _PARTS.get(part.upper(), part.upper())
     type_ = inference.type(of)
     kind = result_kind(f"extract {name}", [inference.kinds(of, type_)])
-    if name in _INSTEAD and type_.kind in TIME_KINDS:
+    if kind is None and type_.kind in TIME_KINDS:
         inference.refuse(
             "extract parts of a time that Spark has",
             f"which has {part.upper()}",
-            f"`{_INSTEAD[name].format(shown(of))}`",
+            "year, quarter, month, week, day, hour, minute or second; or `unix_seconds(...)`",
         )
     if kind is None and type_ != UNKNOWN and type_.kind not in INTERVALS:
         inference.refuse_types(node, [type_])
@@ -276,18 +276,6 @@ _PARTS = {
     **dict.fromkeys(("S", "SEC", "SECONDS", "SECS"), "SECOND"),
 }
 """Spark's other names of the parts of a time."""
-
-_INSTEAD = {
-    "EPOCH": "unix_seconds({})",
-    **dict.fromkeys(("MILLISECOND", "MILLISECONDS"), "extract(second from {}) * 1000"),
-    **dict.fromkeys(("MICROSECOND", "MICROSECONDS"), "extract(second from {}) * 1000000"),
-    "ISODOW": "extract(dayofweek_iso from {})",
-    "ISOYEAR": "extract(yearofweek from {})",
-    "DECADE": "year({}) div 10",
-    "CENTURY": "(year({}) + 99) div 100",
-    "MILLENNIUM": "(year({}) + 999) div 1000",
-}
-"""What to write in place of parts of a time that only other databases have."""
 
 _UNITS = {"MILLISECOND": "SECOND", "MINUTE": "SECOND", "DAYOFYEAR": "DAY"}
 """Units whose results have the types of another unit's."""

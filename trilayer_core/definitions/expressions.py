@@ -9,7 +9,6 @@ it, so that both layers and the merge agree.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from sqlglot import exp
 
@@ -41,40 +40,6 @@ RANGES = {
         "TIMESTAMP_NTZ'0001-01-01T00:00:00' AND TIMESTAMP_NTZ'9999-12-31T23:59:59.999999'"
     ),
 }
-
-# The layers evaluate an expression at different times on different machines. These functions would
-# give them different results.
-UNREPEATABLE = frozenset(
-    [
-        "rand",
-        "randn",
-        "random",
-        "uuid",
-        "shuffle",
-        "now",
-        "current_timestamp",
-        "current_date",
-        "current_time",
-        "localtime",
-        "localtimestamp",
-        "curdate",
-        "sysdate",
-        "unix_timestamp_now",
-        "monotonically_increasing_id",
-        "spark_partition_id",
-        "input_file_name",
-        "current_user",
-        "session_user",
-        "user",
-        "current_database",
-        "current_schema",
-        "current_catalog",
-        "current_timezone",
-        "version",
-        "randstr",
-        "uniform",
-    ]
-)
 
 # Text that Spark interprets as a time by its clock when it is converted to a date or timestamp: a
 # word, after which a time zone may follow, or a time of day.
@@ -268,7 +233,11 @@ def parse_expression(
     expression, inference = checked(sql, schema, what)
     own_type = inference.type(expression)
     if own_type.kind in INTERVALS:
-        _refuse_interval(inference, expression, own_type)
+        inference.refuse(
+            "be a number, text, a boolean, a date or a time",
+            f"which is an interval, {own_type}",
+            "a number, such as `unix_seconds(b) - unix_seconds(a)`, or `datediff(b, a)` of dates",
+        )
     plain = isinstance(expression, exp.Column) and len(expression.parts) == 1
     type_ = schema[expression.name] if plain else _stored_type(expression, own_type)
     if type_ is None:
@@ -320,7 +289,7 @@ def checked(
     check_is_text(sql, what)
     expression = parse_over(sql, schema, what)
     check(expression)
-    _refuse_unrepeatable(expression, schema, sql, what)
+    _refuse_aggregates(expression, sql, what)
     for kind in expression.find_all(exp.DataType):
         _check_parts(kind, sql, what)
         normal_type(kind, f"type in {what}")
@@ -340,26 +309,6 @@ def _check_parts(kind: exp.DataType, sql: str, what: str) -> None:
             f"{what} must have types that columns can have; got {sql!r}, where"
             f" {kind.sql('spark') if parts else name} is none; write one of {', '.join(TYPES)}"
         )
-
-
-def _refuse_interval(inference: Inference, node: exp.Expr, type_: SparkType) -> NoReturn:
-    """Refuses an expression whose value is an interval."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    write = "a number, such as `unix_seconds(b) - unix_seconds(a)`"
-    if isinstance(node, exp.Sub):
-        left, right = shown(node.this), shown(node.expression)
-        kinds = {inference.type(side).kind for side in (node.this, node.expression)}
-        write = f"`timestampdiff(SECOND, {right}, {left})`"
-        if kinds == {"timestamp"}:
-            write = f"`unix_seconds({left}) - unix_seconds({right})`"
-        if kinds == {"date"}:
-            write = f"`datediff({left}, {right})`"
-    inference.refuse(
-        "be a number, text, a boolean, a date or a time",
-        f"which is an interval, {type_}",
-        write,
-    )
 
 
 def _stored_type(expression: exp.Expr, type_: SparkType) -> str | None:
@@ -388,9 +337,7 @@ def _holdable(sql: str, type_: str) -> str:
     return f"IF({sql} BETWEEN {RANGES[type_]}, {sql}, NULL)" if type_ in RANGES else sql
 
 
-def _refuse_unrepeatable(
-    expression: exp.Expr, schema: Mapping[str, str], sql: str, what: str
-) -> None:
+def _refuse_aggregates(expression: exp.Expr, sql: str, what: str) -> None:
     for node in expression.walk():
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
         kind = exp.FUNCTION_BY_NAME.get(name.upper())
@@ -402,15 +349,8 @@ def _refuse_unrepeatable(
         ):
             raise DefinitionError(
                 f"{what} must be computed from one event alone; got {sql!r}, which holds"
-                f" {node.sql('spark')!r} (an aggregate, window function, subquery or generator);"
+                f" {shown(node)!r} (an aggregate, window function, subquery or generator);"
                 " put aggregates in `aggregates=` of a view"
-            )
-        if isinstance(node, exp.Column) and len(node.parts) == 1 and node.name not in schema:
-            name = node.name.lower()  # such as current_date, without brackets
-        if name in UNREPEATABLE:
-            raise DefinitionError(
-                f"{what} must give the same answer in every run; got {sql!r}, which calls"
-                f" {name}(); use the event's own columns, and put `now()` into the query instead"
             )
 
 

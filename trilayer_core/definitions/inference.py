@@ -374,13 +374,8 @@ class Inference:
         if text is None and other is not None and STRING in types:
             write = f"a text that Spark takes for {other}, or no quotes"
         if text is not None and other is not None:
-            cast = exp.column(f"try_cast({shown(text)} as {other})", quoted=False)
-            copy = node.copy()
-            for inner in list(copy.walk()):
-                if inner == text and inner.parent is not None:
-                    inner.replace(cast)
-                    break
-            write = f"`{shown(copy)}`" if copy != node else f"`{shown(cast)}`"
+            cast = f"try_cast({shown(text)} as {other})"
+            write = f"`{shown(node).replace(shown(text), cast, 1)}`"
         self.refuse(
             "compare, and choose between, values of types that Spark converts without a failure",
             f"where {shown(node)} mixes {' and '.join(map(str, different.values()))}",
@@ -551,7 +546,7 @@ class Inference:
             self.refuse(
                 "call functions of Spark that depend on their arguments alone",
                 f"which calls {name}()" + (f"; did you mean {near!r}?" if near else ""),
-                "it with other functions",
+                "it with other functions, and with the event's own columns in place of a clock",
             )
         if not takes(name, len(node.expressions)):
             self.refuse(

@@ -155,10 +155,7 @@ def test_types_of_other_databases_are_refused(type_):
         ("name = 200", "`try_cast(name as int) = 200`"),
         ("upper(name) > a", "`try_cast(upper(name) as timestamp) > a`"),
         ("name + 1", "`try_cast(name as int) + 1`"),
-        ("a - b", "`unix_seconds(a) - unix_seconds(b)`"),
-        ("(a - b)", "`unix_seconds(a) - unix_seconds(b)`"),
-        ("d - d", "`datediff(d, d)`"),
-        ("local - local", "`timestampdiff(SECOND, local, local)`"),
+        ("a - b", "`unix_seconds(b) - unix_seconds(a)`, or `datediff(b, a)` of dates"),
         ("year(name)", "`try_cast(... as TYPE)` around the operand of another type"),
         ("abs(name)", "`try_cast(... as TYPE)` around the operand of another type"),
         ("n and true", "a comparison, or `try_cast(n as boolean)`"),
@@ -168,11 +165,8 @@ def test_types_of_other_databases_are_refused(type_):
         ("tags.x", "it without the dot, or `m['key']` for a map"),
         ("uper(name)", "which calls uper(); did you mean 'upper'?"),
         ("from_json(name, 'x int').x", "`cast(from_json(name, 'x int').x as TYPE)`"),
-        ("extract(epoch from a)", "write `unix_seconds(a)`"),
-        ("date_part('epoch', a)", "write `unix_seconds(a)`"),
-        ("extract(millisecond from a)", "write `extract(second from a) * 1000`"),
-        ("extract(isodow from d)", "write `extract(dayofweek_iso from d)`"),
-        ("extract(century from a)", "write `(year(a) + 99) div 100`"),
+        ("extract(epoch from a)", "minute or second; or `unix_seconds(...)`"),
+        ("date_part('century', d)", "write year, quarter, month"),
         ("a + interval n hours", "write `n * interval 1 HOURS`"),
         ("dateadd('day', 1, a)", "write `dateadd(DAY, ...)`"),
         ("greatest(d, '2026-01-01')", "`try_cast(... as TYPE)` around the operand"),
@@ -223,7 +217,7 @@ def test_an_interval_is_refused_where_it_is_declared(aggregate):
     rides = Stream(
         "rides", "rider string, started timestamp, ended timestamp", event_time="started"
     )
-    message = r"an interval, time interval; write `unix_seconds\(ended\) - unix_seconds\(started\)`"
+    message = "which is an interval, time interval; write a number"
     with pytest.raises(DefinitionError, match=message):
         View("v", source=rides, key=["rider"], aggregates={"x": aggregate("ended - started")})
 
