@@ -37,6 +37,7 @@ def open_duckdb(
     if alone:
         config |= {"threads": 1, "async_threads": 0, "temp_directory": ""}
     connection = duckdb.connect(":memory:", config=config)
+    # GLOBAL, because each cursor is a session of its own, with settings of its own.
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     return connection
 
@@ -190,6 +191,7 @@ def _with_cells_select(
             cells = f"(SELECT *, {running} AS _running, {total} AS _total FROM {cells})"
         final = f"{_final_sql(measure)} AS {quoted_duckdb(measure.name)}"
         rows.append(f"SELECT {keys}, {final} FROM {cells} GROUP BY {keys}")
+    # BY NAME makes NULL of the columns that a row does not have; any_value() passes NULL over.
     union = " UNION ALL BY NAME ".join(rows)
     one_row = [f"any_value({quoted_duckdb(name)}) AS {quoted_duckdb(name)}" for name in values]
     for measure in view.celled:

@@ -92,6 +92,8 @@ PlacedRows = Iterator[tuple[str, Sequence[Any]]]
 def _csv(table: Table, data: bytes) -> tuple[list[str], PlacedRows]:
     """The header and the rows of a CSV file. An empty field is NULL."""
     try:
+        # Spreadsheets put a byte order mark first. Without `strict`, a quotation mark that nothing
+        # closes would make one field of the rest of the file.
         lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         read = [(lines.line_num, line) for line in lines]
     except (UnicodeDecodeError, csv.Error) as error:

@@ -36,6 +36,7 @@ def _chosen(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) ->
     if not given:
         return None
     common = inference.together(node, given, CHOSEN)
+    # Unlike coalesce(), these two convert no literal text, and compare the values.
     choosing = str(node.this).lower() in ("greatest", "least")
     types = [inference.type_of(argument) for argument in given]
     mixed = {"string", "binary"} <= {type_.kind for type_ in types}
@@ -160,6 +161,7 @@ def _extended(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) 
 def _map(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     keys = inference.together(node, given[::2], CHOSEN)
     value = inference.together(node, given[1::2], CHOSEN)
+    # A stream has only maps whose keys are text, as JSON has; a SparkType knows no others.
     known = keys == STRING and value not in (UNKNOWN, NULL)
     return SparkType("map", element=value) if known else UNKNOWN
 
@@ -246,6 +248,7 @@ def _with_lambda(inference: Inference, node: exp.Anonymous, given: list[exp.Expr
         value = inference.type(given[1])
         for argument in given[2:]:
             parameters = [value, element] if argument is given[2] else [value]
+            # Spark converts neither to the other's type; int and double are a mismatch.
             start, value = value, inference.applied(argument, parameters)
             if argument is given[2] and value != start and UNKNOWN not in (start, value):
                 inference.refuse(

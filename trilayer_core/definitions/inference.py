@@ -116,6 +116,7 @@ class Inference:
         derive = _NODES.get(type(node))
         given = {name for name, value in node.args.items() if value not in (None, False, [])}
         default = {"default"} if isinstance(node, exp.Case) else set()
+        # sqlglot parses more than Spark has into further arguments, such as BETWEEN SYMMETRIC.
         if derive is None or not given <= _PARTS | default:
             self._refuse_syntax(node)
         sides = [node.this] if isinstance(node, exp.In) else [*node.iter_expressions()]
@@ -194,6 +195,7 @@ class Inference:
     def _literal(self, node: exp.Literal, sign: int = 1) -> SparkType:
         if node.is_string:
             return STRING
+        # sqlglot also takes 1_000 and the digits of other scripts for numbers.
         if not re.fullmatch(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", node.this, re.ASCII | re.IGNORECASE):
             self._refuse_syntax(node)
         type_ = literal_type(node.this, sign)
@@ -260,6 +262,7 @@ class Inference:
                 f"{self._what} must use fields of its columns; got {name.name!r} in"
                 f" {self._sql!r}{did_you_mean(name.name, dict(struct.fields))}"
             )
+        # Spark's sessions are case-sensitive: another spelling would be an unknown field.
         if own != name.name:
             self.edits[name.meta["start"], name.meta["end"] + 1] = f"`{own}`"
         result = dict(struct.fields)[own]
@@ -286,6 +289,7 @@ class Inference:
         return BOOLEAN
 
     def _is(self, node: exp.Is) -> SparkType:
+        # sqlglot takes any expression after IS, and makes NullSafeNEQ of IS DISTINCT FROM.
         if not isinstance(node.expression, exp.Null | exp.Boolean):
             self._refuse_syntax(node)
         if isinstance(node.expression, exp.Boolean):
@@ -406,6 +410,7 @@ class Inference:
         return self.type(node.this)
 
     def _negated(self, node: exp.Neg) -> SparkType:
+        # Spark's literals have a sign, so that -2147483648 is an int, whose negative is none.
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self._literal(node.this, -1)
         return self._operator(node)

@@ -215,6 +215,7 @@ class AlignedWindow(Window):
         """The windows to which a pane belongs."""
         if self.overlap == 1:
             return ""
+        # DuckDB repeats a row for each element of an unnest() among its columns.
         return f"SELECT * REPLACE (unnest({self.windows_sql(key)}) AS {key}) FROM {panes}"
 
     @property
