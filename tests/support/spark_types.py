@@ -18,7 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from trilayer_core.definitions import spark_types
-from trilayer_core.definitions.inference import ANY_NUMBER, CALLS
+from trilayer_core.definitions.calls import CALLS
+from trilayer_core.definitions.inference import ANY_NUMBER
 from trilayer_core.definitions.spark_types import (
     ANY,
     ARGUMENTS,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
+from trilayer_core.definitions.clock import check_alike, keep_from_clock
+from trilayer_core.definitions.comparisons import common_type, converted_type
 from trilayer_core.definitions.literals import is_collation, is_text, is_zone, shown
 from trilayer_core.definitions.spark_types import (
+    ANY,
     BOOLEAN,
     CHOSEN,
     INT,
@@ -21,9 +24,13 @@ from trilayer_core.definitions.spark_types import (
     TIME_KINDS,
     UNKNOWN,
     SparkType,
+    functions,
     named_type,
     result_kind,
+    table,
+    takes,
 )
+from trilayer_core.errors import close_name
 
 if TYPE_CHECKING:
     from trilayer_core.definitions.inference import Inference
@@ -35,7 +42,7 @@ _Derived = SparkType | None
 def _chosen(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     if not given:
         return None
-    common = inference.together(node, given, CHOSEN)
+    common = common_type(inference, node, given, CHOSEN)
     # Unlike coalesce(), these two convert no literal text, and compare the values.
     choosing = str(node.this).lower() in ("greatest", "least")
     types = [inference.type_of(argument) for argument in given]
@@ -50,22 +57,22 @@ def _if(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _De
     if len(given) != 3:
         return None
     inference.boolean(given[0])
-    return inference.together(node, given[1:], CHOSEN)
+    return common_type(inference, node, given[1:], CHOSEN)
 
 
 def _nvl2(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     inference.type(given[0])
-    return inference.together(node, given[1:], CHOSEN)
+    return common_type(inference, node, given[1:], CHOSEN)
 
 
 def _nullif(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
-    common = inference.together(node, given, "=")
+    common = common_type(inference, node, given, "=")
     own = inference.type_of(given[0])
     return own if own != NULL and common != UNKNOWN else UNKNOWN
 
 
 def _equal_null(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
-    inference.together(node, given, "=")
+    common_type(inference, node, given, "=")
     return BOOLEAN
 
 
@@ -127,7 +134,7 @@ def _of_collection(inference: Inference, node: exp.Anonymous, given: list[exp.Ex
     if name in ("array_contains", "array_position") and len(types) == 2:
         element, wanted = of.element, types[1]
         typed = UNKNOWN not in (element, wanted) and wanted != NULL
-        if typed and inference.common(element, wanted, "=") is None:
+        if typed and converted_type(inference, element, wanted, "=") is None:
             inference.refuse_types(node, types)
     if result == "same":
         return of
@@ -146,7 +153,7 @@ def _split(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> 
 
 
 def _array(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
-    element = inference.together(node, given, CHOSEN)
+    element = common_type(inference, node, given, CHOSEN)
     return SparkType("array", element=element) if element not in (UNKNOWN, NULL) else UNKNOWN
 
 
@@ -154,13 +161,13 @@ def _extended(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) 
     of, *others = [inference.type(argument) for argument in given] or [UNKNOWN]
     union = str(node.this).lower() == "array_union"
     same = of.kind == "array" and others and others[-1] == (of if union else of.element)
-    inference.check_alike(node, [of, *others])
+    check_alike(inference, node, [of, *others])
     return of if same else UNKNOWN
 
 
 def _map(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
-    keys = inference.together(node, given[::2], CHOSEN)
-    value = inference.together(node, given[1::2], CHOSEN)
+    keys = common_type(inference, node, given[::2], CHOSEN)
+    value = common_type(inference, node, given[1::2], CHOSEN)
     # A stream has only maps whose keys are text, as JSON has; a SparkType knows no others.
     known = keys == STRING and value not in (UNKNOWN, NULL)
     return SparkType("map", element=value) if known else UNKNOWN
@@ -185,7 +192,7 @@ def _struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) ->
 
 def _sequence(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     types = [inference.type(argument) for argument in given]
-    inference.check_alike(node, types[:2])
+    check_alike(inference, node, types[:2])
     known = len(given) > 1 and types[0] == types[1] and types[0].kind != "unknown"
     return SparkType("array", element=types[0]) if known else UNKNOWN
 
@@ -362,6 +369,15 @@ LAMBDAS = {
 }
 """How many parameters a lambda may have, by the function and the place among its arguments."""
 
+_CASTS = {
+    **{kind: kind for kind in ANY if kind != "timestamp_ntz"},
+    "decimal": "decimal(10,0)",
+}
+"""The functions that cast, with their types."""
+
+_TO_TIME = ("to_date", "try_to_date", "to_timestamp", "try_to_timestamp", "to_timestamp_ltz",
+            "to_timestamp_ntz")  # fmt: skip
+
 CALLS: dict[str, Callable[..., SparkType | None]] = {
     **dict.fromkeys(("coalesce", "ifnull", "nvl", "greatest", "least"), _chosen),
     "if": _if,
@@ -388,3 +404,52 @@ CALLS: dict[str, Callable[..., SparkType | None]] = {
     ),
 }
 """Functions that need more than the types of their arguments in the table."""
+
+
+def call_type(inference: Inference, node: exp.Anonymous) -> SparkType:
+    """The type of what a call returns."""
+    name, operands = str(node.this).lower(), node.expressions
+    if name in _CASTS and len(operands) == 1:
+        type_ = named_type(_CASTS[name])
+        return inference.converted(node, inference.type(operands[0]), type_, total=False)
+    of_unit = name in UNITED and len(operands) == 3
+    if not of_unit:
+        _check_call(inference, name, node)
+    special = CALLS.get(name)
+    result = special(inference, node, operands) if special else None
+    if result is None:
+        in_table = name in table()
+        result = inference.result(node, name, operands) if in_table else inference.unknown(node)
+    if name in _TO_TIME and len(operands) == 1:
+        keep_from_clock(inference, node, inference.type_of(operands[0]), result)
+    inference.decide(name, operands[1:] if of_unit else operands, result)
+    return result
+
+
+def _check_call(inference: Inference, name: str, node: exp.Anonymous) -> None:
+    """Checks that Spark has a function of as many arguments, and takes the literal texts."""
+    if name not in functions():
+        near = close_name(name, functions())
+        inference.refuse(
+            "call functions of Spark that depend on their arguments alone",
+            f"which calls {name}()" + (f"; did you mean {near!r}?" if near else ""),
+            "it with other functions, and with the event's own columns in place of a clock",
+        )
+    if not takes(name, len(node.expressions)):
+        inference.refuse(
+            "call functions with as many arguments as they have in Spark",
+            f"where {shown(node)} has {len(node.expressions)}",
+            "it with another number of them",
+        )
+    check_constants(inference, name, node.expressions)
+
+
+def check_constants(inference: Inference, name: str, operands: Sequence[exp.Expr]) -> None:
+    """Checks the literal texts among the operands of a function that takes only some."""
+    if name not in CONSTANTS:
+        return
+    places, constant = CONSTANTS[name]
+    for operand in operands[places]:
+        plain = is_text(operand) or isinstance(operand, exp.RawString)
+        if not constant.takes(operand.name) if plain else constant.only:
+            inference.refuse(constant.must, f"where {shown(operand)} is none", constant.write)

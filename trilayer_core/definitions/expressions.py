@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from trilayer_core.definitions.clock import refuse_clock_texts
 from trilayer_core.definitions.inference import Inference
-from trilayer_core.definitions.literals import TIME_OF_DAY, shown
+from trilayer_core.definitions.literals import shown
 from trilayer_core.definitions.spark_types import (
     FLOAT_KINDS,
     INTERVALS,
@@ -40,25 +41,6 @@ RANGES = {
         "TIMESTAMP_NTZ'0001-01-01T00:00:00' AND TIMESTAMP_NTZ'9999-12-31T23:59:59.999999'"
     ),
 }
-
-# Text that Spark interprets as a time by its clock when it is converted to a date or timestamp: a
-# word, after which a time zone may follow, or a time of day.
-CLOCK_TEXT = re.compile(
-    rf"\s*(?:now|today|yesterday|tomorrow)\b\s*\S*\s*\Z|{TIME_OF_DAY}", re.IGNORECASE
-)
-# Nodes that return one of their operands, or text built from it; and nodes that consume an operand
-# as text.
-_PASSES_ON = (
-    (exp.If, exp.Case, exp.Paren),
-    (
-        *("if", "coalesce", "ifnull", "nvl", "nullif", "greatest", "least"),
-        *("lower", "lcase", "upper", "ucase", "replace"),
-    ),
-)
-_OF_TEXT = (
-    (exp.Predicate, exp.Cast, exp.Concat, exp.DPipe, exp.Bracket),
-    ("concat", "startswith", "endswith", "contains"),
-)
 
 
 def check_name(name: str, what: str) -> str:
@@ -297,7 +279,7 @@ def checked(
     try:
         inference.type(expression)
     finally:  # this reason replaces the other one, of which it is the cause
-        _refuse_clock(expression, inference, sql, what)
+        refuse_clock_texts(inference, expression)
     return expression, inference
 
 
@@ -352,33 +334,3 @@ def _refuse_aggregates(expression: exp.Expr, sql: str, what: str) -> None:
                 f" {shown(node)!r} (an aggregate, window function, subquery or generator);"
                 " put aggregates in `aggregates=` of a view"
             )
-
-
-def _refuse_clock(expression: exp.Expr, inference: Inference, sql: str, what: str) -> None:
-    """Checks that no string literal is read as a time by Spark's clock, such as 'today'.
-
-    A literal is harmless if no operand next to it, in a comparison or a choice, can be a time.
-
-    Raises:
-        DefinitionError: A literal could be read as a time.
-    """
-    for literal in expression.find_all(exp.Literal):
-        if not literal.is_string or not CLOCK_TEXT.match(literal.this):
-            continue
-        node = literal.parent
-        while not isinstance(node, exp.Select | None):
-            if not _is_one_of(node, _PASSES_ON, _OF_TEXT) or any(
-                map(inference.may_be_time, node.iter_expressions())
-            ):
-                raise DefinitionError(
-                    f"{what} must give the same answer in every run; got {sql!r}, where Spark may"
-                    f" take {literal.sql()} for a time of its clock; use the event's own columns,"
-                    f" or write `cast({literal.sql()} as string)` if it is meant as text"
-                )
-            node = node.parent if _is_one_of(node, _PASSES_ON) else None
-
-
-def _is_one_of(node: exp.Expr, *of: tuple[tuple[type[exp.Expr], ...], tuple[str, ...]]) -> bool:
-    """Whether a node is of one of some classes, or calls a function with one of some names."""
-    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    return any(name in names or isinstance(node, classes) for classes, names in of)
