@@ -55,7 +55,12 @@ def test_a_time_of_day_becomes_no_timestamp_and_other_texts_become_what_they_are
 
 def test_a_rule_takes_no_time_of_day_for_a_timestamp(texts):
     rule = parse_rule(
-        "CAST(s AS TIMESTAMP) > TIMESTAMP'0001-01-01'", COLUMNS, "it", given="s", last=0, profile={}
+        "CAST(s AS TIMESTAMP) > TIMESTAMP'0001-01-01'",
+        COLUMNS,
+        "it",
+        required="s",
+        last=0,
+        profile={},
     )
     rows = texts.selectExpr("s", "try_cast(s AS timestamp) IS NOT NULL", rule).collect()
     for text, is_time, answer in rows:

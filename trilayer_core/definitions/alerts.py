@@ -138,7 +138,7 @@ class Alert:
             self.rule,
             self.source.columns,
             f"rule of alert {self.name!r}",
-            given=self.source.event_time,
+            required=self.source.event_time,
             last=self.last,
             profile=profile_columns(self.profile) if self.profile else None,
         )

@@ -169,8 +169,8 @@ def _map(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _D
     keys = common_type(inference, node, given[::2], CHOSEN)
     value = common_type(inference, node, given[1::2], CHOSEN)
     # A stream has only maps whose keys are text, as JSON has; a SparkType knows no others.
-    known = keys == STRING and value not in (UNKNOWN, NULL)
-    return SparkType("map", element=value) if known else UNKNOWN
+    typed = keys == STRING and value not in (UNKNOWN, NULL)
+    return SparkType("map", element=value) if typed else UNKNOWN
 
 
 def _struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
@@ -186,15 +186,15 @@ def _struct(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) ->
             declared = {start: own for (start, _), own in inference.edits.items()}
             name = declared.get(last.meta.get("start", -1), name).strip("`")
         fields.append((name, type_))
-    known = all(name and type_ not in (UNKNOWN, NULL) for name, type_ in fields)
-    return SparkType("struct", fields=tuple(fields)) if known else UNKNOWN
+    typed = all(name and type_ not in (UNKNOWN, NULL) for name, type_ in fields)
+    return SparkType("struct", fields=tuple(fields)) if typed else UNKNOWN
 
 
 def _sequence(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
     types = [inference.type(argument) for argument in given]
     check_alike(inference, node, types[:2])
-    known = len(given) > 1 and types[0] == types[1] and types[0].kind != "unknown"
-    return SparkType("array", element=types[0]) if known else UNKNOWN
+    typed = len(given) > 1 and types[0] == types[1] and types[0].kind != "unknown"
+    return SparkType("array", element=types[0]) if typed else UNKNOWN
 
 
 def _of_map(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:

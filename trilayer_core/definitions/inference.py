@@ -79,7 +79,7 @@ class Inference:
         total: Whether it is certain that no value of the columns' types makes Spark fail.
         edits: What replaces parts of the text, or is put around them where it has braces, by the
             places of the first character and of that after the last: fields as they are declared,
-            because Spark is told to be exact, and what keeps texts from Spark's clock.
+            because Spark's sessions are case-sensitive, and what keeps texts from Spark's clock.
     """
 
     def __init__(self, sql: str, what: str, columns: Mapping[str, str]) -> None:

@@ -89,7 +89,7 @@ def parse_rule(
     columns: Mapping[str, str],
     what: str,
     *,
-    given: str,
+    required: str,
     last: int,
     profile: Mapping[str, str] | None,
 ) -> str:
@@ -99,7 +99,7 @@ def parse_rule(
         sql: Spark SQL over the columns, `last` and `profile`.
         columns: The columns of the stream, with their Spark types.
         what: What the rule is, for messages.
-        given: A column that no event lacks, such as the event time.
+        required: A column that no event lacks, such as the event time.
         last: How many structs of all columns the array `last` has at most; 0 if there is no `last`.
         profile: The columns of the struct `profile`, with their Spark types; None if there is no
             `profile`.
@@ -124,7 +124,7 @@ def parse_rule(
     # A branch of an IF, so that Spark never computes a part of it before, outside of the `try_add`.
     # Nor does it take a hash apart, as it does with a condition or a cast. Modulo 3, that of true
     # is 1, and that of false and NULL is 0.
-    number = f"IF(`{given}` IS NOT NULL, pmod(hash({total}), 3), 0)"
+    number = f"IF(`{required}` IS NOT NULL, pmod(hash({total}), 3), 0)"
     return f"(try_add(DATE'2000-01-01', {number}) = DATE'2000-01-02')"
 
 
@@ -160,14 +160,14 @@ class _Rule:
             self.refuse("be boolean", f"is {type_}", "a condition, such as `amount > 100`")
         for part in node.walk():
             self._check(part, inference)
-        # Fields are named as they are declared, and texts kept from the clock.
+        # Renders fields as they are declared, and keeps texts from the clock.
         text = edited(self._sql, inference.edits)
         if inference.edits:
             node, inference = checked(text, self._scope, self._what)
         root = exp.Paren(this=node)
         # From the inside to the outside, so that each has the operands that have been replaced.
-        found = [(part, _replacement(part, inference)) for part in root.this.walk()]
-        for part, make in reversed(found):
+        replacements = [(part, _replacement(part, inference)) for part in root.this.walk()]
+        for part, make in reversed(replacements):
             if make is not None:
                 parent, name, place = part.parent, part.arg_key, part.index
                 parent.set(name, make(), place)
@@ -176,7 +176,7 @@ class _Rule:
     # -- checks ------------------------------------------------------------------------------------
 
     def _check_names(self, node: exp.Expr) -> None:
-        """Checks what has to be said before a column is unknown."""
+        """Checks names and depth, before a missing `last` is refused as an unknown column."""
         for column in node.find_all(exp.Column):
             name = column.parts[0].name
             if name in (LAST, PROFILE) and name not in self._scope:

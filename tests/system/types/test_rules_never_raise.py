@@ -290,7 +290,7 @@ def rows(spark):
 
 
 def total(rule):
-    return parse_rule(rule, COLUMNS, "rule", given="given", last=100, profile=PROFILE)
+    return parse_rule(rule, COLUMNS, "rule", required="given", last=100, profile=PROFILE)
 
 
 def parts(rules):

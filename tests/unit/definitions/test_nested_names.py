@@ -88,5 +88,5 @@ def test_rules_name_fields_in_any_case():
     columns = {"ship": "struct<zipCode:string,Lines:array<struct<skuId:string>>>"}
     for zip_code, sku in (("zipCode", "skuId"), ("zipcode", "SKUID")):
         rule = f"ship.{zip_code} = '1' and ship.lines[0].{sku} = 'x'"
-        sql = parse_rule(rule, columns, "rule", given="ship", last=0, profile=None)
+        sql = parse_rule(rule, columns, "rule", required="ship", last=0, profile=None)
         assert all(name in sql for name in ("zipCode", "skuId", "`Lines`"))

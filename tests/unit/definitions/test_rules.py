@@ -25,7 +25,7 @@ PROFILE = {"card": "string", "max_amount": "double"}
 
 
 def rule(sql, **more):
-    defaults = {"given": "at", "last": 100, "profile": PROFILE}
+    defaults = {"required": "at", "last": 100, "profile": PROFILE}
     return parse_rule(sql, COLUMNS, "rule of alert 'a'", **(defaults | more))
 
 
