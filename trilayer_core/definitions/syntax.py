@@ -58,6 +58,8 @@ def _part_of_time(parser: Any) -> exp.Expr:
 
 def _with_plus(parser: Any) -> exp.Expr:
     node = parser._parse_unary()
+    if node is None:
+        parser.raise_error("Expected an operand after +")
     number = isinstance(node, exp.Literal) and not node.is_string
     return node if number else exp.Anonymous(this="positive", expressions=[node])
 
@@ -66,12 +68,13 @@ class _NamedCalls(Spark):
     """Spark SQL in which calls keep their names, so that they are rendered as they were written."""
 
     class Tokenizer(Spark.Tokenizer):
-        # Without names of types that only other dialects have.
+        # Without names of types and operators (~~, ~~*) that only other dialects have.
         HEX_STRINGS: ClassVar[list] = [("X'", "'"), ("x'", "'")]
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             word: kind
             for word, kind in Spark.Tokenizer.KEYWORDS.items()
-            if kind not in Spark.Parser.TYPE_TOKENS or word.lower() in _NAMES_OF_TYPES
+            if (kind not in Spark.Parser.TYPE_TOKENS or word.lower() in _NAMES_OF_TYPES)
+            and not word.startswith("~~")
         }
 
     class Parser(Spark.Parser):
@@ -194,6 +197,7 @@ _BEFORE = "SELECT\n"
 _DROPPED = {
     r"\bL_BRACE\b": "braces; for an f-string, write f before the quotes",
     r"^ALL\b": "ALL",
+    r"^ALIAS\b|^COMMA\b|\bFROM $": "AS, FROM and commas at its ends",  # sqlglot overlooks them
     r"\bL_PAREN (VAR|IDENTIFIER) R_PAREN ARROW\b": "brackets around a single parameter",
     r"\b(?:DATE|TIMESTAMP\w*) STRING DCOLON\b|\bINTERVAL (?:DASH )?\w+ (?:VAR )?DCOLON\b": (
         ":: after a literal with a type; put brackets around it"

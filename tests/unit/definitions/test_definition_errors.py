@@ -6,8 +6,10 @@ import importlib
 import importlib.util
 import re
 import sys
+from contextlib import suppress
 
 import pytest
+from sqlglot.dialects.spark import Spark
 
 from trilayer import (
     Catalog,
@@ -473,6 +475,18 @@ def test_a_wrong_definition_says_what_is_wrong(case):
     declare, message = ERRORS[case]
     with pytest.raises(DefinitionError, match=message):
         declare()
+
+
+def test_words_and_signs_beside_a_column_are_refused_unless_spark_has_them():
+    """sqlglot accepts more than Spark, and may fail where it expects an operand."""
+    accepted = []
+    for word in (*Spark.Tokenizer.KEYWORDS, *Spark.Tokenizer.SINGLE_TOKENS):
+        for text in (word, f"{word} carrier", f"carrier {word}", f"carrier {word} carrier"):
+            with suppress(DefinitionError):
+                view(key={"k": text})
+                accepted.append(text)
+    operators = "!= < <= <=> <> = == > >= ILIKE LIKE REGEXP RLIKE ||".split()
+    assert {*accepted} == {"TRUE", "FALSE", *(f"carrier {o} carrier" for o in operators)}
 
 
 @pytest.mark.parametrize(
