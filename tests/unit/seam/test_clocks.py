@@ -309,7 +309,7 @@ class Jumpy(World):
 
 def test_every_event_once_or_a_refusal_that_a_rebuild_heals():
     logging.getLogger("trilayer").setLevel(logging.ERROR)
-    for seed in range(40):
+    for seed in range(100):
         made = Jumpy(seed)
         try:
             for _ in range(30):

@@ -17,7 +17,7 @@ from tests.support.seam.schedules import FAULTS, plan, report, run, shrink
 from trilayer_core.store import layout
 from trilayer_core.store.generations import Generations
 
-SCHEDULES = 40
+SCHEDULES = 80
 
 
 @pytest.fixture(autouse=True)

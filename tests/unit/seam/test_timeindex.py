@@ -76,7 +76,7 @@ def logs(draw, runs):
     return records
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(
     st.integers(1, 20).flatmap(lambda n: st.tuples(st.just(n), logs(1)))
     | st.tuples(st.just(200), logs(4)),
@@ -91,7 +91,7 @@ def test_records_ahead_of_the_clock_have_no_say(log, ticks_back):
     assert not found or stamps == {0: dict(records)[found[0]]}
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(logs(3), st.integers(0, 70))
 def test_nor_have_they_when_the_clock_has_passed_their_stamps(records, ticks_back):
     """As long as something behind them shows that they were ahead, within reach of one fetch."""
@@ -113,7 +113,7 @@ def floor(records, t_ms, now):
     return {} if before is None else {0: before}
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(
     st.lists(st.integers(NOW - 60 * TICK, NOW + 60 * TICK), max_size=80),
     st.integers(1, 9),
