@@ -16,7 +16,7 @@ HELD_BY = [
     "integration/commands/test_replay_interrupted.py::"
     "test_killed_anywhere_and_run_again_each_is_sent_once",
     "system/recovery/test_processes_killed.py::test_i5_batch_and_reader_killed_and_run_again",
-    "system/recovery/test_processes_killed.py::test_i5_speed_layer_killed_and_started_again",
+    "system/recovery/test_processes_killed.py::test_i5_speed_layer_and_changelogs_killed_and_started_again",
     "system/recovery/test_stack_killed.py::test_without_up_its_processes_end",
 ]
 

@@ -190,7 +190,7 @@ def test_three_applications_fit_on_one_worker():
 
 
 def test_the_broker_has_what_the_layers_rely_on_as_the_embedded_one(tmp_path):
-    kafka._write_properties(tmp_path, None)
+    kafka._write_properties(tmp_path)
     embedded = kafka._read_properties(tmp_path)
     stated = SERVICES["kafka"]["environment"]
     for name in (
