@@ -7,6 +7,7 @@ definition, or stopped by a hold.
 from __future__ import annotations
 
 import platform
+import re
 import sys
 import traceback
 from collections.abc import Mapping
@@ -59,6 +60,7 @@ def commands() -> dict[str, Command]:
 
     Raises:
         UsageError: An extension has a command of the name of another one.
+        EnvironmentFault: An extension does not say where one of its commands is.
     """
     named = dict(COMMANDS)
     for extension, adding in extensions().items():
@@ -68,18 +70,45 @@ def commands() -> dict[str, Command]:
                     f"the command {name!r} of the extension {extension!r} must have a name of its"
                     " own; another command has it; rename it or remove the extension"
                 )
+            entry = getattr(command, "at", command)
+            if not (isinstance(command, Command) and isinstance(entry, str) and _AT.match(entry)):
+                raise _unusable(name, extension, f"{entry!r}")
             named[name] = command
     ordered = [name for name in FIRST if name in named]
     return {name: named[name] for name in (*ordered, *sorted({*named} - {*ordered}))}
+
+
+_AT = re.compile(r"[\w.]+:\w+\Z")
+
+
+def _unusable(name: str, extension: str, got: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"the command {name!r} of the extension {extension!r} must be a Command that names a"
+        f" function or a typer app as 'module:attribute'; got {got}; correct it, or remove the"
+        " extension"
+    )
 
 
 def load(name: str) -> TyperGroup | TyperCommand:
     """Loads the command with this name from its module.
 
     Loading all modules with their engines would take seconds.
+
+    Raises:
+        EnvironmentFault: There is no such module, or it has no such function or app.
     """
-    module, _, attribute = (COMMANDS.get(name) or commands()[name]).at.partition(":")
-    defined = getattr(import_module(module), attribute)
+    command = COMMANDS.get(name) or commands()[name]
+    module, _, attribute = command.at.partition(":")
+    try:
+        defined = getattr(import_module(module), attribute, None)
+    except ModuleNotFoundError as error:  # of the module itself, not of what it imports
+        if command.extra or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        defined = None
+    if not callable(defined):
+        of = next(of for of, adding in extensions().items() if name in adding.commands())
+        what = "which is no function" if defined is not None else "which does not exist"
+        raise _unusable(name, of, f"{command.at!r}, {what}")
     alone = typer.Typer()
     alone.callback()(lambda: None)
     if isinstance(defined, typer.Typer):

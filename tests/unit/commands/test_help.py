@@ -2,11 +2,14 @@
 imported.
 """
 
+import pytest
 from typer.testing import CliRunner
 
 from trilayer.cli import batch, main
 from trilayer.cli.main import commands, load
 from trilayer_core.definitions.steps import STEPS
+from trilayer_core.errors import EnvironmentFault
+from trilayer_core.extension import Command, Extension
 
 
 def test_each_command_is_listed_as_it_says():
@@ -24,6 +27,31 @@ def test_a_built_in_command_searches_no_extensions(monkeypatch):
         CliRunner().invoke(main.app, arguments)
         assert len(searched) == times, arguments
         searched.clear()
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "got"),
+    [
+        (Command("json:wrong", "Greets."), ["greet"], "'json:wrong', which does not exist"),
+        (Command("jsonn:dumps", "Greets."), ["greet"], "'jsonn:dumps', which does not exist"),
+        (Command("json:__name__", "Greets."), ["greet"], "'json:__name__', which is no function"),
+        (Command("json.dumps", "Greets."), ["--help"], "'json.dumps'"),
+        (Command(print, "Greets."), ["--help"], "<built-in function print>"),
+        (print, ["greet"], "<built-in function print>"),
+    ],
+)
+def test_a_command_that_is_nowhere_is_named_with_its_extension(
+    monkeypatch, command, arguments, got
+):
+    class Greeting(Extension):
+        def commands(self):
+            return {"greet": command}
+
+    monkeypatch.setattr(main, "extensions", lambda: {"greeting": Greeting()})
+    failed = CliRunner().invoke(main.app, arguments).exception
+    assert isinstance(failed, EnvironmentFault)
+    assert "the command 'greet' of the extension 'greeting' must be" in str(failed)
+    assert f"got {got}; correct it" in str(failed)
 
 
 def test_each_step_of_a_run_is_a_command_in_order():
