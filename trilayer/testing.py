@@ -21,18 +21,21 @@ import re
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from dataclasses import field as field_
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, localcontext
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
+from trilayer_core.definitions.aggregates import AGGREGATES
+from trilayer_core.definitions.aggregates.base import Aggregate
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.definitions.view import Key, Measure, View
-from trilayer_core.definitions.windows import AlignedWindow, RecentWindow, SessionWindow
+from trilayer_core.definitions.windows import AlignedWindow, RecentWindow, SessionWindow, Window
 from trilayer_core.errors import UsageError
 
 Value = Any
@@ -61,6 +64,8 @@ class Event:
 
 
 Field = Callable[[Mapping[str, Value]], Value]
+AggregateFunction = Callable[[Any, list[Value]], Value]
+WindowFunction = Callable[[Any, datetime, Collection[datetime]], Iterable[datetime]]
 
 
 def field(name: str) -> Field:
@@ -85,6 +90,7 @@ class Aggregation:
         positioned: Whether equal `by` are ordered by the place in the log, as for a stream, or by
             the value, as for rows.
         options: Its further fields, such as the number of values to collect.
+        function: Computes an aggregate that is not built in, from the list of its values.
     """
 
     kind: str
@@ -93,6 +99,7 @@ class Aggregation:
     where: Field = no_filter
     positioned: bool = True
     options: Mapping[str, Any] = field_(default_factory=dict)
+    function: Callable[[list[Value]], Value] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,7 @@ class Windowed:
         time = self.time(row)
         if time is None:
             return [None]
-        if not isinstance(time, datetime):
-            time = datetime(time.year, time.month, time.day, tzinfo=UTC)
+        time = _moment(time)
         last = time - (time - EPOCH) % self.slide
         return [last - number * self.slide for number in range(self.size // self.slide)]
 
@@ -140,7 +146,16 @@ class Recent:
         return bool(self.now - self.size <= pane <= self.now)
 
 
-Part = Field | Windowed | Sessions | Recent
+@dataclass(frozen=True)
+class OwnWindow:
+    """A key of windows that are not built in: their starts, for a time among all of its key."""
+
+    time: Field
+    starts: Callable[[datetime, Collection[datetime]], Iterable[datetime]]
+    shown: bool
+
+
+Part = Field | Windowed | Sessions | Recent | OwnWindow
 
 
 def answers(
@@ -148,6 +163,8 @@ def answers(
     events: Iterable[Event | Mapping[str, Value]],
     expressions: Mapping[str, Field] | None = None,
     *,
+    aggregates: Mapping[type[Aggregate], AggregateFunction] | None = None,
+    windows: Mapping[type[Window], WindowFunction] | None = None,
     rows: Callable[[Mapping[str, Value]], Iterable[Mapping[str, Value]]] | None = None,
     now: datetime | None = None,
 ) -> dict[tuple[Hashable, ...], dict[str, Value]]:
@@ -161,13 +178,21 @@ def answers(
             which they arrived; or with their places in the log.
         expressions: For each expression of the view that is not a column, as it is written there,
             the function of an event that returns its value.
+        aggregates: For each class of aggregates that is not built in, a function that returns the
+            answer. It is given the aggregate, with its fields, and a list of the `value` of each
+            event that counts, None for NULL; for an aggregate with `by`, of pairs of both.
+        windows: For each class of windows that is not built in, a function that returns the starts
+            of all windows that hold a time. It is given the window, the time, and all times of the
+            events with the same other keys. If no answer shows the window, as for `recent`, any
+            start means that the time counts.
         rows: For a view over `Rows`, makes the rows of one event.
         now: The moment as of which a `recent` window is asked.
 
     Raises:
-        UsageError: An expression, the rows, the moment, or an aggregate's kind is missing.
+        UsageError: An expression, the rows, the moment, or the function of an aggregate or window
+            is missing.
     """
-    reading = _Reading(expressions or {}, now)
+    reading = _Reading(view.name, expressions or {}, aggregates or {}, windows or {}, now)
     positioned = isinstance(view.source, Stream)
     if rows is None and not positioned:
         raise UsageError(
@@ -193,7 +218,10 @@ def answers(
 class _Reading:
     """Takes functions in place of the SQL of a view."""
 
+    view: str
     expressions: Mapping[str, Field]
+    aggregates: Mapping[type[Aggregate], AggregateFunction]
+    windows: Mapping[type[Window], WindowFunction]
     now: datetime | None
 
     def function(self, sql: str) -> Field:
@@ -209,23 +237,41 @@ class _Reading:
 
     def key(self, key: Key) -> Part:
         """What makes a key column."""
-        match key.window:
-            case None:
-                return self.function(key.expression.shown)
-            case AlignedWindow(time=time, size_us=size, slide_us=slide):
-                return Windowed(self.function(time), _us(size), _us(slide))
-            case SessionWindow(time=time, gap_us=gap):
-                return Sessions(self.function(time), _us(gap))
-            case RecentWindow(time=time, size_us=size, slide_us=slide) if self.now:
-                return Recent(self.function(time), _us(size), _us(slide), self.now)
+        window = key.window
+        if window is None:
+            return self.function(key.expression.shown)
+        time, kind = self.function(window.time), type(window)
+        if kind in self.windows:
+            return OwnWindow(time, partial(self.windows[kind], window), key.shown)
+        if kind in (AlignedWindow, SessionWindow, RecentWindow):  # a subclass may differ
+            match window:
+                case AlignedWindow(size_us=size, slide_us=slide):
+                    return Windowed(time, _us(size), _us(slide))
+                case SessionWindow(gap_us=gap):
+                    return Sessions(time, _us(gap))
+                case RecentWindow(size_us=size, slide_us=slide) if self.now:
+                    return Recent(time, _us(size), _us(slide), self.now)
+        advice = (
+            "now=, the moment of the query"
+            if kind is RecentWindow
+            else f"the class a function in plain Python, in windows={{{kind.__name__}: ...}}"
+        )
         raise UsageError(
-            f"the window of key {key.name!r} must be tumbling, sliding, session or, with now=,"
-            f" recent; got {type(key.window).__name__}"
+            f"the window of key {key.name!r} of view {self.view!r} must be tumbling, sliding,"
+            f" session or, with now=, recent; got {kind.__name__}; give {advice}"
         )
 
     def aggregation(self, measure: Measure, *, positioned: bool) -> Aggregation:
         """Returns the aggregate with functions in place of SQL."""
         declared = measure.aggregate
+        kind = type(declared)
+        own = self.aggregates.get(kind)
+        if own is None and kind not in AGGREGATES:
+            raise UsageError(
+                f"aggregate {measure.name!r} of view {self.view!r} must be built in, or have a"
+                f" function in plain Python; got {kind.__name__}; give one in"
+                f" aggregates={{{kind.__name__}: ...}}"
+            )
         options = {f.name: getattr(declared, f.name) for f in fields(declared)}
         value, by, where = (options.pop(name, None) for name in ("value", "by", "where"))
         return Aggregation(
@@ -235,7 +281,15 @@ class _Reading:
             self.function(where) if where else no_filter,
             positioned,
             options,
+            partial(own, declared) if own else None,
         )
+
+
+def _moment(time: date) -> datetime:
+    """Returns a time as a timestamp: a date, or a time without a zone, is in UTC."""
+    if not isinstance(time, datetime):
+        return datetime(time.year, time.month, time.day, tzinfo=UTC)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _us(number: int) -> timedelta:
@@ -269,9 +323,12 @@ def answer(
                 continue
             for group in _keys(row, list(key.values())):
                 groups.setdefault(group, []).append(made)
-    for place, part in enumerate(key.values()):
+    placed = [part for part in key.values() if not isinstance(part, Recent)]
+    for place, part in reversed([*enumerate(placed)]):
         if isinstance(part, Sessions):
             groups = _sessions(groups, place, part)
+        if isinstance(part, OwnWindow):
+            groups = _windows(groups, place, part)
     return {
         k: {name: aggregate(aggregation, members) for name, aggregation in aggregates.items()}
         for k, members in groups.items()
@@ -297,6 +354,26 @@ def _sessions(
     return sessions
 
 
+def _windows(
+    groups: Mapping[tuple[Hashable, ...], list[Event]], place: int, part: OwnWindow
+) -> dict[tuple[Hashable, ...], list[Event]]:
+    """Returns the groups by window of those by moment: the moment is at this place of the key."""
+    times: dict[tuple[Hashable, ...], list[Value]] = {}
+    for key in groups:
+        of_key = times.setdefault((*key[:place], *key[place + 1 :]), [])
+        of_key += [] if key[place] is None else [key[place]]
+    windows: dict[tuple[Hashable, ...], list[Event]] = {}
+    for key, events in groups.items():
+        before, after = key[:place], key[place + 1 :]
+        time: Value = key[place]
+        starts: Iterable[Value] = [None] if part.shown else []
+        if time is not None:
+            starts = part.starts(time, times[(*before, *after)])
+        for shown in {(canonical(start),) if part.shown else () for start in starts}:
+            windows.setdefault((*before, *shown, *after), []).extend(events)
+    return windows
+
+
 def _keys(row: Mapping[str, Value], parts: Sequence[Part]) -> list[tuple[Hashable, ...]]:
     keys: list[tuple[Hashable, ...]] = [()]
     for part in parts:
@@ -305,6 +382,9 @@ def _keys(row: Mapping[str, Value], parts: Sequence[Part]) -> list[tuple[Hashabl
             continue
         if isinstance(part, Windowed):
             values = part.starts(row)
+        elif isinstance(part, OwnWindow):
+            time = part.time(row)
+            values = [None if time is None else _moment(time)]
         else:
             values = [part.time(row) if isinstance(part, Sessions) else part(row)]
         keys = [(*key, canonical(value)) for key in keys for value in values]
@@ -312,8 +392,21 @@ def _keys(row: Mapping[str, Value], parts: Sequence[Part]) -> list[tuple[Hashabl
 
 
 def aggregate(aggregation: Aggregation, events: Iterable[Event]) -> Value:
-    """Returns the value of one aggregate of one group of events."""
+    """Returns the value of one aggregate of one group of events.
+
+    Raises:
+        UsageError: There is no aggregate of this kind, and no function.
+    """
     counted = [event for event in events if aggregation.where(event.row) is True]
+    if aggregation.function:
+        value, by = aggregation.value or (lambda row: None), aggregation.by
+        rows = [event.row for event in counted]
+        return aggregation.function([(value(row), by(row)) if by else value(row) for row in rows])
+    if aggregation.kind not in {vars(built_in)["kind"] for built_in in AGGREGATES}:
+        raise UsageError(
+            f"kind of an aggregate must be that of a built-in one; got {aggregation.kind!r}; give"
+            " it a function"
+        )
     if aggregation.kind in ("latest", "first"):
         return _chosen(aggregation, counted)
     if aggregation.kind == "collect":
@@ -350,7 +443,6 @@ def aggregate(aggregation: Aggregation, events: Iterable[Event]) -> Value:
             if isinstance(total, float)
             else float(Fraction(total) / len(values))
         )
-    assert aggregation.kind in ("min_", "max_"), aggregation.kind
     return canonical((min if aggregation.kind == "min_" else max)(values, key=order))
 
 

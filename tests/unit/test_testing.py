@@ -1,11 +1,16 @@
 """What `trilayer.testing` computes from the definition of a view, for tests of its author."""
 
+import math
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from examples.extensions.count_between import CountBetween, count_between
+from examples.extensions.year_to_date import YearToDate, year_to_date
 from trilayer import (
+    Aggregate,
     Rows,
+    State,
     Stream,
     View,
     count,
@@ -18,7 +23,8 @@ from trilayer import (
     top,
     tumbling,
 )
-from trilayer.testing import Event, answers, differences
+from trilayer.testing import Aggregation, Event, aggregate, answers, differences, field
+from trilayer_core.definitions.windows import AlignedWindow
 from trilayer_core.errors import UsageError
 
 ORDERS = Stream(
@@ -105,5 +111,124 @@ def test_rows_are_made_by_a_function_in_plain_python():
 def test_what_is_missing_is_named():
     with pytest.raises(UsageError, match="none for 'to_date"):
         answers(view({"day": "to_date(at)"}), EVENTS)
-    with pytest.raises(UsageError, match=r"'now' must be .* with now=, recent; got RecentWindow"):
+    with pytest.raises(
+        UsageError, match=r"'now' of .* with now=, recent; got RecentWindow; give now="
+    ):
         answers(view({"product": "product", "now": recent("at", "1 hour", "1 minute")}), EVENTS)
+
+
+def between(aggregate, values):
+    return sum(v is not None and aggregate.low <= v <= aggregate.high for v in values)
+
+
+def days_from(window, time, times):
+    return [
+        at.replace(hour=0, minute=0)
+        for at in times
+        if at.year == time.year and at.date() >= time.date()
+    ]
+
+
+def test_an_aggregate_of_ones_own_has_a_function():
+    short = view(
+        ["product"],
+        few=count_between("quantity", 1, 2, where="price > 1"),
+        many=count_between("quantity", 3, 9),
+        n=count(),
+    )
+    prices = {"price > 1": lambda row: row["price"] > 1}
+    got = answers(short, EVENTS, prices, aggregates={CountBetween: between})
+    assert got == {
+        ("tea",): {"few": 1, "many": 1, "n": 2},
+        ("jam",): {"few": 0, "many": 0, "n": 1},
+        (None,): {"few": 1, "many": 0, "n": 1},
+    }
+    with pytest.raises(
+        UsageError, match=r"'few' of view 'v' must be .* in aggregates=\{CountBetween: \.\.\.\}"
+    ):
+        answers(short, EVENTS[1:2], prices)
+
+
+class Widest(Aggregate):
+    """Takes the name of another aggregate, and has no value in one of the tests."""
+
+    kind = "count"
+
+    def states(self, types, positioned):
+        return {"n": State("bigint", "count(1)", "sum(state)")}
+
+    def present(self, types):
+        return "n", "bigint"
+
+
+@pytest.mark.parametrize(
+    ("declared", "given"),
+    [
+        (Widest(), [None, None]),
+        (Widest(value="quantity"), [3, None]),
+        (Widest(value="quantity", by="price"), [(3, 1.5), (None, 1.5)]),
+    ],
+)
+def test_its_class_decides_and_not_its_kind(declared, given):
+    widest = view({"all": "'all'"}, widest=declared)
+    constant = {"'all'": lambda row: "all"}
+    with pytest.raises(UsageError, match=r"must be built in, .* got Widest"):
+        answers(widest, EVENTS[:2], constant)
+    functions = {Widest: lambda aggregate, values: values}
+    got = answers(widest, EVENTS[:2], constant, aggregates=functions)
+    assert got == {("all",): {"widest": given}}
+
+
+def test_an_unknown_kind_is_refused_also_without_values():
+    for events in ([], [Event(0, 0, EVENTS[0])]):
+        with pytest.raises(UsageError, match="got 'median'; give it a function"):
+            aggregate(Aggregation("median", field("quantity")), events)
+    median = Aggregation("median", field("quantity"), function=math.prod)
+    assert aggregate(median, [Event(0, 0, EVENTS[0])]) == 3
+
+
+def test_a_window_of_ones_own_has_a_function():
+    so_far = view({"day": year_to_date("at"), "product": "product"}, items=sum_("quantity"))
+    day = 24 * 60
+    events = [
+        order("tea", 1, -day),
+        order("tea", 2, 0),
+        order("jam", 9, 2 * day),
+        order("tea", 4, 3 * day),
+        order("tea", 8, 3 * day + 5),
+        order("tea", 16, 0) | {"at": None},
+    ]
+    midnight = NOON.replace(hour=0)
+    assert answers(so_far, events, windows={YearToDate: days_from}) == {
+        (midnight - timedelta(days=1), "tea"): {"items": 1},
+        (midnight, "tea"): {"items": 2},
+        (midnight + timedelta(days=2), "jam"): {"items": 9},
+        (midnight + timedelta(days=3), "tea"): {"items": 14},
+        (None, "tea"): {"items": 16},
+    }
+    with pytest.raises(UsageError, match=r"'v' must be .* in windows=\{YearToDate: \.\.\.\}"):
+        answers(so_far, events)
+
+
+class Shifted(AlignedWindow):
+    """Differs from the window of which it is a subclass."""
+
+
+class LastDay(Shifted):
+    """Shows no key, as `recent`."""
+
+    as_of_query = True
+
+
+def test_a_subclass_of_a_window_is_not_that_window():
+    hour = Shifted("at", 3_600_000_000, 3_600_000_000)
+    with pytest.raises(UsageError, match="got Shifted; give the class a function"):
+        answers(view({"hour": hour}), EVENTS)
+    last = LastDay("at", 3_600_000_000, 3_600_000_000)
+    hidden = view({"last": last, "product": "product"})
+    late = {LastDay: lambda window, time, times: [time] if time > NOON else []}
+    assert answers(hidden, EVENTS, windows=late) == {
+        ("jam",): {"n": 1},
+        ("tea",): {"n": 1},
+        (None,): {"n": 1},
+    }
