@@ -6,7 +6,7 @@ Afterwards `clean` deletes what no kept version needs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from batch_layer.clean import clean
 from batch_layer.cut import check_ends_at
@@ -51,10 +51,19 @@ def publish(
     run: Run,
     recomputed: Recomputed,
     reconciliation: Mapping[str, ReconciledView],
+    before_publish: Callable[[], None] = lambda: None,
 ) -> Publication:
     """Puts the run's views in force, unless they are the same as those in force.
 
     It does so once per run.
+
+    Args:
+        project: The project.
+        run: The run.
+        recomputed: What it has computed.
+        reconciliation: The comparison of both layers for each view.
+        before_publish: Called once it is certain that the run may publish; what it raises prevents
+            that.
 
     Raises:
         HeldError: A person holds the version in force.
@@ -77,6 +86,7 @@ def publish(
             f"the run was computed from version {recomputed.base}, but version"
             f" {base.version if base else None} is in force now; run `trilayer batch run` again"
         )
+    before_publish()
     failpoint("publish.before-version")
     candidate = _candidate(project, run, recomputed, reconciliation, base)
     if base and candidate.kind == "incremental" and _is_the_same(base, candidate):

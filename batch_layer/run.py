@@ -226,10 +226,11 @@ class BatchLayer:
     def _publish(
         self, run: Run, recomputed: Recomputed, reconciled: Mapping[str, ReconciledView]
     ) -> Publication:
-        PointerFile(self.project.store).check_not_held()  # before a hook's error would hide it
-        for extension in extensions().values():
-            extension.before_publish(self.project, run, recomputed)
-        return publish(self.project, run, recomputed, reconciled)
+        def before_publish() -> None:
+            for extension in extensions().values():
+                extension.before_publish(self.project, run, recomputed)
+
+        return publish(self.project, run, recomputed, reconciled, before_publish)
 
     def _accept_losses(self) -> None:
         """Begins a new origin for each stream whose log no longer holds what was ingested."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # pyarrow takes a while to import, which `trilayer --help` ne
     import pyarrow as pa
 
     from trilayer_core.project import Project
+    from trilayer_core.runtime.settings import Settings
     from trilayer_core.store.runs import Recomputed, Run
 
 GROUP = "trilayer.extensions"
@@ -71,12 +72,15 @@ class Companion:
             It runs if the catalog has any, and is started again when one of them changes.
         command: The arguments of `trilayer` that run it. `--ready-file PATH` is added: the command
             writes the file once it works.
+        complete: Returns settings with all values of its own, so that a change of the file while
+            the stack runs does not change it; raises SettingsError if one of them is invalid.
     """
 
     name: str
     title: str
     definitions: Sequence[str]
     command: Sequence[str]
+    complete: Callable[[Settings], Settings] = lambda settings: settings
 
     def work(self, defined: object) -> Sequence[Mapping[str, object]]:
         """Returns what there is of its definitions, as fingerprints by name for each kind."""

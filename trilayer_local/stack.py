@@ -132,9 +132,12 @@ class Stack:
     """
 
     def __init__(self, p: Project, *, with_airflow: bool) -> None:
-        self.project, self.with_airflow = p, with_airflow
+        self.with_airflow = with_airflow
         self._home = home = p.settings.home.resolve()
         self._companions = companions()
+        for companion in self._companions:
+            p = Project(companion.complete(p.settings), p.catalog, p.store)
+        self.project = p
         self.airflow: airflow.Airflow | None = None
         self._speed_ready = home / SPEED_READY
         self._speed_again = home / SPEED_AGAIN

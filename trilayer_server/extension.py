@@ -8,16 +8,25 @@ from typing import TYPE_CHECKING
 from trilayer_core.extension import Command, Companion, Extension, installed
 
 if TYPE_CHECKING:
+    from trilayer_core.runtime.settings import Settings
     from trilayer_server.client import RemoteConnection
 
 EXTRA = ("fastapi", "httpx", "prometheus_client", "psutil", "uvicorn")
 """The packages of the extra `server`."""
+
+
+def _complete(settings: Settings) -> Settings:
+    from trilayer_server.settings import complete  # `trilayer --help` need not wait for pydantic
+
+    return complete(settings)
+
 
 COMPANION = Companion(
     "serve",
     "the server",
     ("views", "streams", "queries", "alerts", "tables"),
     ("serve", "--any-port"),
+    _complete,
 )
 """The server of `trilayer up`."""
 

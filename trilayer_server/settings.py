@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
-from trilayer_core.runtime.settings import Group, Settings, invalid
+from trilayer_core.runtime.settings import Group, Settings, invalid, variable_of
 
 
 class ServeSettings(Group):
     """Settings of the server. Relative paths are relative to the working directory."""
+
+    # A variable such as TRILAYER_SERVE_HOST=0 is read as JSON, because the core knows no types.
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     host: str = Field(
         "127.0.0.1",
@@ -69,7 +73,22 @@ def serve_settings(settings: Settings) -> ServeSettings:
         SettingsError: One of them is unknown or invalid.
     """
     try:
-        # as JSON, in which a path is text
-        return ServeSettings.model_validate_json(json.dumps(settings.serve), strict=True)
+        # In the file values must have their types, as JSON, in which a path is text. A variable is
+        # text, of which pydantic has parsed what is JSON.
+        of_file = {
+            n: v for n, v in settings.serve.items() if variable_of(f"serve.{n}") not in os.environ
+        }
+        ServeSettings.model_validate_json(json.dumps(of_file, default=str), strict=True)
+        return ServeSettings.model_validate(settings.serve)
     except ValidationError as error:
         raise invalid(error, ServeSettings, "serve") from None
+
+
+def complete(settings: Settings) -> Settings:
+    """Returns settings in which the group `serve` has all values.
+
+    Raises:
+        SettingsError: One of them is unknown or invalid.
+    """
+    serve = serve_settings(settings).model_dump(mode="json", exclude_none=True)
+    return settings.model_copy(update={"serve": serve})

@@ -6,7 +6,7 @@ import pytest
 
 from trilayer_core.errors import SettingsError
 from trilayer_core.runtime.settings import FILE, load_settings
-from trilayer_server.settings import ServeSettings, serve_settings
+from trilayer_server.settings import ServeSettings, complete, serve_settings
 
 WRONG = {
     int: ('"60"', "60.0", "true", "2026-01-01"),
@@ -62,12 +62,40 @@ def test_old_names_of_settings_work_with_one_warning(tmp_path, monkeypatch, capl
     assert "write batch.every_s in place of batch_every_s, serve.port in place of" in warning
 
 
+def test_variables_of_the_server_are_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = {"VERIFY_SHARE": ".05", "TIMEOUT_S": "30.", "PORT": "05433", "WORKERS": "+4"}
+    for name, text in {**texts, "HOST": "0"}.items():
+        monkeypatch.setenv(f"TRILAYER_SERVE_{name}", text)
+    assert serve_settings(load_settings()) == ServeSettings(
+        verify_share=0.05, timeout_s=30.0, port=5433, workers=4, host="0"
+    )
+
+
+def test_the_stack_passes_on_all_settings_of_the_server(tmp_path, monkeypatch):
+    """Otherwise a changed file would change a server that is started again."""
+    monkeypatch.chdir(tmp_path)
+    passed_on = complete(load_settings()).environment()
+    for name, text in passed_on.items():
+        monkeypatch.setenv(name, text)
+    (tmp_path / FILE).write_text("[serve]\nrows = 7\nworkers = 3\n")
+    assert serve_settings(load_settings()) == ServeSettings()
+    monkeypatch.setenv("TRILAYER_SERVE_PORT", "x")
+    with pytest.raises(SettingsError, match=r"variable TRILAYER_SERVE_PORT: .* integer"):
+        complete(load_settings())
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("serve.prot = 1", "'serve.prot' in trilayer.toml is not a setting; did you mean 'serve.p"),
         ("serve.port = '1'", "'serve.port' in trilayer.toml: input should be a valid integer"),
         ("serve.names = 'a'", "'serve.names' in trilayer.toml: input should be a valid array"),
+        (
+            "serve.host = 2020-01-01",
+            "'serve.host' in trilayer.toml: input should be a valid string",
+        ),
+        ("batch = 5\nbatch_every_s = 60", "'batch' in trilayer.toml: input should be an object"),
         ("serve.rows = -1", "'serve.rows' in trilayer.toml: .* greater than or equal to 0; got -1"),
     ],
 )

@@ -85,7 +85,11 @@ def _grouped(values: Mapping[str, Any]) -> dict[str, Any]:
     grouped, renamed = dict(values), []
     for name in values:
         group, _, setting = name.partition("_")
-        if name not in Settings.model_fields and group in GROUPS:
+        if (
+            name not in Settings.model_fields
+            and group in GROUPS
+            and isinstance(grouped.get(group, {}), dict)  # the check of types names one that is not
+        ):
             grouped[group] = {setting: grouped.pop(name), **grouped.get(group, {})}
             renamed.append(f"{group}.{setting} in place of {name}")
     if renamed:
@@ -418,7 +422,7 @@ def load_settings(**overrides: object) -> Settings:
             and name not in ("failpoint", "process", *Settings.model_fields)
             and name.partition("_")[0] not in GROUPS
         ):
-            variables = [_variable(setting) for setting in names(Settings)]
+            variables = [variable_of(setting) for setting in names(Settings)]
             raise SettingsError(
                 f"variable {variable} must be one of trilayer's settings"
                 f"{did_you_mean(variable, variables)}"
@@ -430,7 +434,7 @@ def load_settings(**overrides: object) -> Settings:
     except NoJSONError as error:  # of a setting that is a list or a table
         name = re.findall(r'"(\w+)"', str(error))[0]
         kind = "array" if Settings.model_fields[name].default_factory is list else "object"
-        variable = _variable(name)
+        variable = variable_of(name)
         raise SettingsError(
             f"variable {variable} must be a JSON {kind}; got {os.environ.get(variable)!r}"
         ) from None
@@ -474,7 +478,8 @@ def names(model: type[BaseModel], *group: str) -> list[str]:
     return listed
 
 
-def _variable(name: str) -> str:
+def variable_of(name: str) -> str:
+    """Returns the environment variable of a setting."""
     return f"TRILAYER_{name.upper().replace('.', '_')}"
 
 
@@ -500,6 +505,6 @@ def _describe(error: ErrorDetails, valid: list[str]) -> str:
 
 def _where(name: str) -> str:
     group, _, rest = name.partition(".")
-    variables = (_variable(group), _variable(f"{group}.{rest.partition('.')[0]}"))
-    variable = next((variable for variable in variables if variable in os.environ), None)
-    return f"variable {variable}" if variable else f"{name!r} in {FILE}"
+    variables = (variable_of(group), variable_of(f"{group}.{rest.partition('.')[0]}"))
+    of_name = next((each for each in variables if each in os.environ), None)
+    return f"variable {of_name}" if of_name else f"{name!r} in {FILE}"

@@ -41,6 +41,10 @@ _BY_ENTRY: Mapping[str, str] = {
 """The SQLSTATE of a missing entry of the catalog, by the last word of its kind."""
 
 _BY_TEXT: Mapping[str, Sequence[tuple[str, str]]] = {
+    "Catalog": (  # whose JSON lacks the kind of the entry
+        (r"(?:Function|Macro) with name", "42883"),
+        (r"(?:Type|Collation) with name|configuration parameter", "42704"),
+    ),
     "Binder": (
         (r"Referenced table .* not found", "42P01"),
         (r"Ambiguous reference to column", "42702"),

@@ -4,8 +4,10 @@ import logging
 
 import pytest
 
-from batch_layer.publish import rollback
-from tests.support.seam.world import World, arrive, run_later
+from batch_layer.ingest import ingest
+from batch_layer.publish import publish, rollback
+from batch_layer.recompute import recompute
+from tests.support.seam.world import STREAM, TICK_MS, World, arrive, run_later
 from trilayer_core.errors import HeldError, OvertakenError, UsageError
 from trilayer_core.store import layout
 from trilayer_core.store.fence import Fence
@@ -52,6 +54,23 @@ def test_a_run_under_way_does_not_publish_either(world):
     with pytest.raises(HeldError):
         Publications(world.store).put_in_force(2, token, "publish")
     assert Publications(world.store).in_force().version == 3
+
+
+def test_a_publish_repeated_under_a_hold_is_the_one_that_was(world):
+    """A step that was killed after it had moved the pointer is repeated by Airflow."""
+    arrive(world)
+    world.now += 2 * TICK_MS
+    run = world.cut(full=False)
+    ingest(world.project, STREAM, run, world.engine, open_log=world.open_log)
+    recomputed, asked = recompute(world.project, run, world.engine), []
+    first = publish(world.project, run, recomputed, {}, lambda: asked.append("once"))
+    Publications(world.store).hold(ANN)
+    assert publish(world.project, run, recomputed, {}, lambda: asked.append("again")) == first
+    assert asked == ["once"]
+    later = world.cut(full=False)
+    with pytest.raises(HeldError):
+        publish(world.project, later, recomputed, {}, lambda: asked.append("held"))
+    assert asked == ["once"], "a hook's error would hide the hold"
 
 
 def test_a_rollback_moves_what_is_held_and_the_hold_stays(world):
