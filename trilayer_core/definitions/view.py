@@ -215,6 +215,8 @@ class View:
         what = f"key {name!r} of view {self.name!r}"
         check_name(name, what)
         window = key if isinstance(key, Window) else None
+        if window:
+            _check_complete(window, Window, ("identity", "pane_sql", "end_sql"), what)
         expression = self._expression(window.time if window else key, what, [self._declared_filter])  # type: ignore[arg-type]  # parse_expression rejects anything but text
         if window and expression.type not in ("timestamp", "timestamp_ntz", "date"):
             raise DefinitionError(
@@ -259,6 +261,7 @@ class View:
         what = f"aggregate {name!r} of view {self.name!r}"
         if not isinstance(aggregate, Aggregate):
             raise DefinitionError(f"{what} must be an aggregate such as count(); got {aggregate!r}")
+        _check_complete(aggregate, Aggregate, ("states", "present"), what)
         where = aggregate.where
         filter_ = (
             None
@@ -274,7 +277,13 @@ class View:
         types = {role: expression.type for role, expression in inputs.items()}
         aggregate.check(types, f"{aggregate.kind}() in {what}")
         states = aggregate.states(types, positioned=isinstance(self.source, Stream))
-        present_sql, type_ = aggregate.present(types)
+        presented = aggregate.present(types)
+        if not isinstance(presented, tuple) or len(presented) != 2:
+            raise DefinitionError(
+                f"{what} must have a method present that returns a tuple of SQL and its type; got"
+                f" {presented!r} of {type(aggregate).__name__}; return both"
+            )
+        present_sql, type_ = presented
         magnitude_sql = aggregate.magnitude(types)
         prefixed = {f"{name}__{state}": definition for state, definition in states.items()}
         return Measure(
@@ -467,6 +476,17 @@ class _ByCell(_Stored):
     def measures(self) -> tuple[Measure, ...]:
         """The aggregate. Its filter is that of the view."""
         return (replace(self._declared, where=None),)
+
+
+def _check_complete(declared: object, base: type, required: Sequence[str], what: str) -> None:
+    """Raises DefinitionError unless the class of an object overrides these names of its base."""
+    kind = type(declared)
+    missing = [name for name in required if getattr(kind, name) is getattr(base, name)]
+    if missing:
+        raise DefinitionError(
+            f"{what} must be of a class that defines {', '.join(required)}; got {kind.__name__}"
+            f" without {', '.join(missing)}; define what is missing, as in docs/extending.md"
+        )
 
 
 def _meaning(states: Mapping[str, State]) -> list[dict[str, tuple[str, str, str]]]:

@@ -12,11 +12,14 @@ import pytest
 from sqlglot.dialects.spark import Spark
 
 from trilayer import (
+    Aggregate,
     Catalog,
     Query,
     Rows,
+    State,
     Stream,
     View,
+    Window,
     any_,
     collect,
     count,
@@ -934,3 +937,44 @@ def test_a_typo_in_a_schema_is_named_without_the_rest_of_it(column, says):
         Stream("s", f"id string not null, {column}, at timestamp", event_time="at")
     assert says in str(raised.value)
     assert "at timestamp" not in str(raised.value)
+
+
+class Nothing(Aggregate):
+    """Has none of the methods that are required."""
+
+    kind = "nothing"
+
+
+class OneText(Aggregate):
+    """Returns no type with its SQL."""
+
+    kind = "one_text"
+
+    def states(self, types, positioned):
+        return {"n": State("bigint", "count(1)", "sum(state)")}
+
+    def present(self, types):
+        return "n"
+
+
+class Endless(Window):
+    """Has all that is required but an end."""
+
+    identity = ("endless",)
+
+    def pane_sql(self, time):
+        return time
+
+
+@pytest.mark.parametrize(
+    ("key", "aggregate", "says"),
+    [
+        ("id", Nothing(), "aggregate 'x' of view 'v' must .* got Nothing without states, present;"),
+        ("id", OneText(), "aggregate 'x' of view 'v' must .* got 'n' of OneText; return both"),
+        (Endless("at"), count(), "key 'k' of view 'v' must .* got Endless without end_sql; define"),
+    ],
+)
+def test_a_class_of_ones_own_that_lacks_a_method_is_named(key, aggregate, says):
+    source = Stream("s", "id string, at timestamp", event_time="at")
+    with pytest.raises(DefinitionError, match=says):
+        View("v", source=source, key={"k": key}, aggregates={"x": aggregate})
