@@ -20,7 +20,7 @@ MISTAKES = [
     ("SELECT ^sum(shop) " + FROM, "42883", "types 'sum(VARCHAR)'", CASTS + "sum(arg DECIMAL)"),
     ("SELECT n::^inte " + FROM, "42704", "Type with name inte does not exist", 'Did you mean "int'),
     ("SELECT st_point(1, 2)", "42883", "Function with name", "spatial extension"),
-    ("SELECT current_setting('nosuch')", "42704", "configuration parameter", ""),
+    ("SELECT current_setting('nosuch')", "42704", "configuration parameter", "Did you mean"),
     ("^SELEC 1", "42601", 'syntax error at or near "SELEC"', ""),
     ("SELECT 1\n  FROM ^FROM", "42601", 'syntax error at or near "FROM"', ""),
     ("SELECT ^'a", "42601", "unterminated string literal", ""),
