@@ -7,8 +7,11 @@ import pytest
 
 from tests.support.events_that_fit import BAD, GOOD, NAMED, STREAM
 from tests.support.typed_values import CASES, TYPED, TYPES
+from trilayer import Stream
 from trilayer_core.compute.parsing import parse
 from trilayer_core.definitions.stream import PARSER
+from trilayer_core.store.generations import Generations
+from trilayer_core.store.master import Master
 
 pytestmark = pytest.mark.spark
 
@@ -18,6 +21,8 @@ TAKEN = Path(__file__).parent / "fits.txt"
 @pytest.fixture(scope="module")
 def parsed(spark):
     """Name to the parsed row of every event above, in one Spark job."""
+    from trilayer_core.compute.parsing import parse
+
     values = {name: value for name, (value, _) in BAD.items()} | GOOD
     rows = [
         (name, bytearray(value) if value is not None else None) for name, value in values.items()
@@ -47,6 +52,8 @@ def test_a_good_event_is_not_put_aside(name, parsed):
 
 
 def test_columns_come_from_the_fields_that_they_name(spark):
+    from trilayer_core.compute.parsing import parse
+
     meta = b'"meta": {"at": "2026-01-01T00:00:00", "fare": "1.50", "it\'s": "x"}'
     values = [
         b'{"VendorID": 6, "PU zone": "Soho", '
@@ -123,3 +130,47 @@ def test_times_are_read_in_utc(parsed):
     assert at("seconds with a fraction") == "2026-11-03 19:41:39.461"
     assert at("seconds before 1970") == "1969-12-31 23:59:59"
     assert at("last times") == "9999-12-31 23:59:59.999999"
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_both_layers_give_the_same_reasons(parsed, broker, spark, store, new_topic):
+    """From the log to the batch layer's master dataset and to the speed layer's quarantine, offset
+    by offset.
+    """
+    from tests.support.layers import Pipeline, quick
+    from trilayer import Catalog, View, count
+    from trilayer_core.compute.parsing import REJECT
+
+    stream = Stream(
+        STREAM.name,
+        STREAM.schema,
+        event_time="at",
+        max_event_bytes=200,
+        topic=new_topic(),
+        partitions=1,
+    )
+    catalog = Catalog(views=[View("by_id", source=stream, key=["id"], aggregates={"n": count()})])
+    names = [*BAD, *GOOD]
+    values = [BAD[name][0] if name in BAD else GOOD[name] for name in names]
+    with Pipeline(catalog, quick(broker.bootstrap), store, spark) as pipeline:
+        pipeline.produce([(0, value) for value in values])
+        pipeline.catch_up()
+        speed = {
+            row["_offset"]: row[REJECT]
+            for commit in Generations(store, stream).commits(pipeline.generation)
+            if commit.quarantine
+            for row in store.read_table(commit.quarantine).to_pylist()
+        }
+        pipeline.wait_for_tick()
+        pipeline.batch()
+    batch = {
+        row["_offset"]: row[REJECT]
+        for interval in Master(store, stream).read_chain()
+        for file in interval.files
+        for row in store.read_table(file, ["_offset", REJECT]).to_pylist()
+        if row[REJECT] is not None
+    }
+    expected = {offset: BAD[name][1] for offset, name in enumerate(names) if name in BAD}
+    assert speed == expected
+    assert batch == expected
