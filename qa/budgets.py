@@ -19,7 +19,7 @@ PROJECT = Path(__file__).parents[1]
 HEART = ("trilayer_core", "batch_layer", "speed_layer", "serving_layer")
 PRODUCT = (*HEART, "trilayer", "trilayer_server", "trilayer_local", "dags")
 
-LINES = {"heart": 17_000, "all": 38_600}
+LINES = {"heart": 15_400, "all": 37_650}
 """The most code lines of the heart without alerts, and of the product."""
 
 FILE_LINES = 400
@@ -31,10 +31,7 @@ LONGER: set[str] = set()
 WAY = {"files": 25, "lines": 4_500}
 """The most files, and code lines, of the two ways that docs/design.md follows through the code."""
 
-WORDS = {
-    **{"found": 729, "known": 377, "question": 229, "refusal": 217},
-    **{"said": 81, "told": 27, "anew": 24},
-}
+WORDS = {"found": 16, "known": 16, "question": 0, "refusal": 0, "said": 0, "told": 0, "anew": 8}
 """The most identifiers that contain a word of the dialect that this code once had."""
 
 
