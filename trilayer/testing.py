@@ -29,7 +29,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from trilayer.values_of_answers import NotANumber, order
+from trilayer.values_of_answers import NotANumber, Value, order
 from trilayer.values_of_answers import canonical as canonical
 from trilayer.values_of_answers import differences as differences
 from trilayer.values_of_answers import same as same
@@ -40,7 +40,7 @@ from trilayer_core.definitions.view import Key, Measure, View
 from trilayer_core.definitions.windows import AlignedWindow, RecentWindow, SessionWindow, Window
 from trilayer_core.errors import UsageError
 
-Value = Any
+_BUILT_IN = {vars(built_in)["kind"] for built_in in AGGREGATES}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -398,7 +398,7 @@ def aggregate(aggregation: Aggregation, events: Iterable[Event]) -> Value:
         value, by = aggregation.value or (lambda row: None), aggregation.by
         rows = [event.row for event in counted]
         return aggregation.function([(value(row), by(row)) if by else value(row) for row in rows])
-    if aggregation.kind not in {vars(built_in)["kind"] for built_in in AGGREGATES}:
+    if aggregation.kind not in _BUILT_IN:
         raise UsageError(
             f"kind of an aggregate must be that of a built-in one; got {aggregation.kind!r}; give"
             " it a function"

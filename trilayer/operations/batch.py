@@ -10,7 +10,7 @@ from batch_layer.cut import latest_ms, t_of_all, wait_until_settled
 from batch_layer.run import BatchLayer
 from trilayer.operations.delivery import deliver
 from trilayer_core.errors import EnvironmentFault, LogError, SinkError, UsageError
-from trilayer_core.log.lag import stream_lag
+from trilayer_core.log.lag import events_after
 from trilayer_core.project import Project
 from trilayer_core.seam import format_time
 from trilayer_core.store.files import Store
@@ -149,9 +149,9 @@ def kept_version(store: Store, version: int | None, *, full: bool) -> Publicatio
 def events_after_t(p: Project, publication: Publication) -> Mapping[str, int]:
     """Returns the number of events of each stream after the publication's T; empty if unknown."""
     try:
-        cuts = {name: s.cut for name, s in publication.streams.items()}
-        lags = stream_lag(p.catalog, p.settings, cuts, cuts)
-        return {name: lag.events for name, lag in lags.items()}
+        return events_after(
+            p.catalog, p.settings, {name: s.cut for name, s in publication.streams.items()}
+        )
     except (EnvironmentFault, LogError) as error:
         logger.debug("how many events came after T is not known: %s", error)
         return {}

@@ -73,6 +73,28 @@ def stream_lag(
     return lags
 
 
+def events_after(catalog: Catalog, settings: Settings, cuts: Mapping[str, Cut]) -> dict[str, int]:
+    """Counts the offsets between each stream's cut and the end of its log, without its records.
+
+    Args:
+        catalog: The catalog with the streams.
+        settings: The brokers.
+        cuts: The cut in force for each stream.
+
+    Raises:
+        EnvironmentFault: No broker answers.
+    """
+    with Log.at_once(settings.bootstrap_servers, ANSWER_S) as log:
+        topics = {stream.name: log.find(stream) for stream in catalog.streams}
+        return {
+            name: sum(
+                max(end - cuts.get(name, {}).get(p, 0), 0) for p, end in log.end(topic).items()
+            )
+            for name, topic in topics.items()
+            if topic is not None
+        }
+
+
 def _age_s(log: Log, topic: Topic, start: Cut, end: Cut) -> float:
     """The seconds since the oldest record at or above `start` was appended; 0 if there is none."""
     stamps = [

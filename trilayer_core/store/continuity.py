@@ -163,7 +163,7 @@ def lost_of(read: Read, topic: Topic, log: Log) -> str | None:
         return (
             f"partition {partition} of the log no longer has at offset {mark.offset} the record"
             f" that was read there, which was appended at {format_time(mark.append_ms)}; now it has"
-            f" {there}"
+            f" {there} and ends at offset {end[partition]}"
         )
     return None
 

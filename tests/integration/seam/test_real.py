@@ -1,6 +1,5 @@
-"""The seam with real parts: a random schedule on Kafka, Spark and DuckDB in this process.
-
-The merged answer is held against the oracle after every step.
+"""The seam with real parts: random schedules on Kafka, Spark and DuckDB in this process, the merged
+answer held against the oracle after every step.
 """
 
 import json
@@ -17,11 +16,7 @@ from trilayer_core.store.publications import Publications
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
-SEED = 0
-"""Of the schedule, which has each action at least once.
-
-tests/unit/seam runs many, with a model in place of these parts.
-"""
+SCHEDULES = 3
 
 
 def catalog_on(topic):
@@ -139,10 +134,11 @@ class Schedule:
         )
 
 
-def test_a_random_schedule_of_real_parts(broker, spark, store, new_topic):
+@pytest.mark.parametrize("seed", range(SCHEDULES))
+def test_a_random_schedule_of_real_parts(seed, broker, spark, store, new_topic):
     settings = quick(broker.bootstrap, settle_s=0.05, keep_versions=3)
     with Pipeline(catalog_on(new_topic()), settings, store, spark) as pipeline:
-        schedule, done = Schedule(SEED, pipeline), []
+        schedule, done = Schedule(seed, pipeline), []
         pipeline.catch_up()
         try:
             for action in schedule.actions():
@@ -156,5 +152,5 @@ def test_a_random_schedule_of_real_parts(broker, spark, store, new_topic):
             until(lambda: sum(schedule.check().values()) == len(schedule.log))
             assert schedule.quarantined() == list(schedule.log.values()).count(None)
         except Exception as error:
-            error.add_note(f"seed {SEED}: {', '.join(done)}")
+            error.add_note(f"seed {seed}: {', '.join(done)}")
             raise

@@ -127,7 +127,9 @@ def test_a_loss_above_the_cut_is_read_anew_and_one_below_it_is_refused(home, spa
             pipeline.batch()
         produce(pipeline, 90, "c")
         pipeline.wait_for_tick()
-        with pytest.raises(LogError, match=r"partition 0 .*offset 139.*--accept-loss"):
+        with pytest.raises(
+            LogError, match=r"partition 0 .*offset 139.*ends at offset 170.*--accept-loss"
+        ):
             pipeline.batch()
         with pytest.raises(LogError, match="--accept-loss"):
             pipeline.catch_up()

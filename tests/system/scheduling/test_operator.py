@@ -64,7 +64,7 @@ def command(tmp_path, monkeypatch):
 def test_the_answer_is_the_returned_value_and_empty_arguments_are_left_out(command):
     command("print(json.dumps({'arguments': sys.argv[1:]}, indent=2))")
     task = TrilayerOperator(
-        operator, task_id="t", arguments=["batch", "ingest", "", "--run", "7"], stream="a stream"
+        task_id="t", arguments=["batch", "ingest", "", "--run", "7"], stream="a stream"
     )
     assert task.execute({}) == {
         "arguments": ["batch", "ingest", "--run", "7", "--stream", "a stream"]

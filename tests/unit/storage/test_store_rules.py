@@ -450,7 +450,8 @@ def test_the_log_must_still_end_with_what_was_ingested():
         with failing(
             LogError,
             "stream 's': partition 0 of the log no longer has at offset 7 the record that was read"
-            f" there, which was appended at {format_time(7000)}; now it has {said}. {CAUSE}",
+            f" there, which was appended at {format_time(7000)}; now it has {said} and ends at"
+            f" offset 9. {CAUSE}",
         ) as caught:
             check_log(STREAM, TOPIC, origin, chain, FakeLog({0: records}, {0: 9}))
         assert str(caught.value).endswith(ACCEPT)
@@ -484,9 +485,11 @@ def test_what_the_speed_layer_has_read_must_still_be_there():
         "partition 0 of the log no longer has at offset 7 the record that was read there, which was"
         f" appended at {format_time(7000)}; now it has"
     )
-    assert lost_of(read, TOPIC, FakeLog({}, {0: 8})) == f"{gone} none"
+    assert lost_of(read, TOPIC, FakeLog({}, {0: 8})) == f"{gone} none and ends at offset 8"
     replaced = FakeLog({0: [mark(7, 9)]}, {0: 8})
-    assert lost_of(read, TOPIC, replaced) == f"{gone} one appended at {format_time(9)}"
+    assert lost_of(read, TOPIC, replaced) == (
+        f"{gone} one appended at {format_time(9)} and ends at offset 8"
+    )
     for before in (None, mark(6)):
         assert lost_of(Read({0: 8}, {0: before}), TOPIC, FakeLog({0: [mark(7)]}, {0: 8})) == (
             "partition 0 of the log has at offset 7 a record appended at"
