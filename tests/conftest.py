@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -94,16 +95,23 @@ def shared_classes() -> None:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory) -> Broker:
+def kafka_jars() -> Path:
+    """The folder of the jars of the embedded Kafka, which are there from the first use on."""
+    folder = JARS / "kafka"
+    jars.fetch(jars.KAFKA_BROKER, folder, echo=lambda _: None)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory, kafka_jars) -> Broker:
     """One embedded Kafka for the test run, started by the worker that needs it first.
 
     A worker's folder is in that of the process that has started it, which stops the broker.
     """
-    jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)
     folder = tmp_path_factory.getbasetemp()
     home = (folder if WORKER == "alone" else folder.parent) / BROKER
     return kafka.start(
-        home, jars=JARS / "kafka", echo=lambda _: None, die_with_parent=WORKER == "alone"
+        home, jars=kafka_jars, echo=lambda _: None, die_with_parent=WORKER == "alone"
     )
 
 

@@ -16,7 +16,6 @@ import serving_layer
 from speed_layer.alerts import collect
 from speed_layer.alerts.collect import Collector
 from tests.support.in_process import Killed
-from tests.support.places import JARS
 from tests.support.sent_alerts import Raised
 from tests.support.waiting import in_thread, until
 from trilayer import Alert, Catalog, Stream, View, count
@@ -305,10 +304,10 @@ def test_tail_prints_lines_until_its_pipe_is_closed(alert, connection, broker, m
 
 
 @pytest.mark.slow
-def test_a_broker_that_goes_away_is_waited_for(tmp_path, store, caplog):
+def test_a_broker_that_goes_away_is_waited_for(tmp_path, store, kafka_jars, caplog):
     caplog.set_level(logging.INFO)
     home = tmp_path / "broker"
-    broker = kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
+    broker = kafka.start(home, jars=kafka_jars, echo=lambda _: None)
     payments = Stream(
         "payments", "card string, amount bigint, note string, at timestamp", event_time="at"
     )
@@ -329,7 +328,7 @@ def test_a_broker_that_goes_away_is_waited_for(tmp_path, store, caplog):
             kafka.stop(home)
             until(lambda: "are waited for" in caplog.text and "tried again" in caplog.text,
                   timeout_s=90)  # fmt: skip
-            broker = kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
+            broker = kafka.start(home, jars=kafka_jars, echo=lambda _: None)
             send(broker.bootstrap, alert.topic, *raised(alert, 2))
             until(lambda: stored(store, alert) == [1, 2] and len(got) == 2, timeout_s=90)
             alerts.close()

@@ -11,7 +11,6 @@ from kafka import KafkaConsumer
 
 from tests.support.changelogs import Following, become_current, read
 from tests.support.layers import Pipeline, quick
-from tests.support.places import JARS
 from tests.support.waiting import until
 from trilayer import Catalog, Changelog, Stream, View, count, latest, max_, session, sum_, top
 from trilayer.errors import DefinitionError, EnvironmentFault, LogError
@@ -190,10 +189,12 @@ def test_a_topic_has_one_writer_and_holds_nothing_else(broker, new_topic):
 
 
 @pytest.mark.kafka
-def test_a_record_that_the_brokers_do_not_take_is_never_committed(tmp_path, monkeypatch):
+def test_a_record_that_the_brokers_do_not_take_is_never_committed(
+    tmp_path, kafka_jars, monkeypatch
+):
     """A broker that stands still for longer than the client waits, while a change is written."""
     monkeypatch.setattr("trilayer.operations.changelog_topic.ANSWER_S", 3.0)
-    broker = kafka.start(tmp_path, jars=JARS / "kafka", echo=lambda _: None)
+    broker = kafka.start(tmp_path, jars=kafka_jars, echo=lambda _: None)
     stands = psutil.Process(broker.pid)
     try:
         with Log(broker.bootstrap) as log:

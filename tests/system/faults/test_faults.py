@@ -14,14 +14,12 @@ from qa.faults.traffic import good
 from tests.support.hostile import hostile_events
 from tests.support.places import JARS
 from tests.support.waiting import until
-from trilayer_core.runtime import jars
 
 SEED = 13
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory, shared_classes):
-    jars.fetch(jars.KAFKA_BROKER, JARS / "kafka", echo=lambda _: None)
+def stack(tmp_path_factory, shared_classes, kafka_jars):
     with Stack(tmp_path_factory.mktemp("faults"), JARS, seed=SEED) as stack:
         yield stack
     assert not orphans(stack.id)

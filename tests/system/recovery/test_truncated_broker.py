@@ -38,7 +38,7 @@ CATALOG = Catalog(
 
 
 @pytest.fixture
-def home(tmp_path, shared_classes):
+def home(tmp_path, shared_classes, kafka_jars):
     yield tmp_path / "broker"
     kafka.stop(tmp_path / "broker", timeout_s=5)
 
