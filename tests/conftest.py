@@ -6,9 +6,11 @@ has its own session, and all have one broker. The third has the processor while 
 processes.
 """
 
+import compileall
 import itertools
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import hypothesis
 import pytest
 
 from tests.support.jvm import QUICK_JVM
-from tests.support.places import JARS, PROJECT
+from tests.support.places import JARS, PACKAGES, PROJECT
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.session import JAVA_OPTIONS
 from trilayer_core.runtime.settings import Settings
@@ -63,6 +65,15 @@ FIRST = (
 """Files that take minutes: begun first, they wait while the others work, and none is at work alone
 at the end.
 """
+
+
+def pytest_configure():
+    """Compiles what processes import, if the shell has Python keep nothing that it compiles: else
+    each of the hundreds of processes that tests start would take two seconds for it.
+    """
+    if sys.dont_write_bytecode and WORKER == "alone":
+        for folder in (*PACKAGES, "examples", "benchmarks", "qa", "tests/support"):
+            compileall.compile_dir(PROJECT / folder, quiet=1)
 
 
 def pytest_collection_modifyitems(items):
