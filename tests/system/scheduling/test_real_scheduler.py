@@ -2,11 +2,11 @@
 seen through its REST API.
 
 One story in order: each test continues from where the one before it left the project, and checks
-every answer at its end. Together they are the checks that an operator makes: schedules, clears of
-old and new tasks and runs, marks, manual runs at once and with past and future dates, backfills
-with three at once, a pause with its catch-up, another schedule, a full recompute beside a batch
-run, rollbacks with and without a hold, kills of a task and of the scheduler, deleted runs, and a
-broken catalog.
+every answer at its end. Together they are the checks that an operator makes: schedules, a full
+recompute beside batch runs, manual runs at once and with past and future dates, backfills with
+three at once, deleted runs, clears of old and new tasks and runs, marks, kills of a task and of the
+scheduler, rollbacks with and without a hold, a broken catalog, and a pause with its catch-up on
+another schedule.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,10 +37,18 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 SCHEDULER = "airflow-scheduler"
 COVERED = "covers this run's interval"
+REQUESTED = 409
+"""What Airflow answers if it has been asked already to parse a file."""
+
 ENDED = ("success", "failed")
 RARELY_S = 2 * 60 * 60
 """`batch.every_s` once two intervals have been published: the tests after that trigger their runs,
 and would wait for each scheduled run that begins meanwhile.
+"""
+
+PARSED_ON_REQUEST = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600"}
+"""To parse all DAGs twice a minute takes a fifth of a processor, and after a change the tests would
+wait for it; see `Scheduled.parse_until`.
 """
 
 MINE = '''"""A DAG of one's own, which knows no more of trilayer than the name of a view."""
@@ -76,7 +85,7 @@ def arguments(folder: Path) -> dict:
     return {
         "dags": dag_folders(folder),
         "project": folder,
-        "env": {"PYTHONPATH": str(PROJECT)},
+        "env": {"PYTHONPATH": str(PROJECT), **PARSED_ON_REQUEST},
     }
 
 
@@ -89,6 +98,10 @@ class Scheduled:
         self.project, self.home, self.airflow, self._spark = project, home, running, spark
         self.messages = messages
         self.api = running.client()
+        self.beside: dict[str, str] = {}
+        """Runs that were triggered while a full recompute ran, by what is special about them."""
+        self.late: list[str] = []
+        """The messages about late runs from before the backfill."""
 
     def keep(self) -> None:
         """No process of Airflow has ended by itself, as the scheduler did on a locked database."""
@@ -181,14 +194,9 @@ class Scheduled:
             for t in failed
         }
 
-    def wait_for_version(self, number: int) -> None:
-        until(
-            lambda: (
-                (p := Publications(self.project.store).in_force()) is not None
-                and p.version >= number
-            ),
-            timeout_s=400,
-        )
+    def messages_of(self, kind: str) -> list[str]:
+        """What the notifier has sent of a kind."""
+        return [message for message in self.messages if message.startswith(kind)]
 
     def quiet(self) -> None:
         """No run of lambda_batch is under way."""
@@ -198,6 +206,29 @@ class Scheduled:
             return not airflow.runs(self.api, "lambda_batch", "running", "queued")
 
         until(is_quiet, timeout_s=400)
+
+    def parse_until(self, condition: Callable[[], bool], *dags: str) -> None:
+        """Has Airflow parse these DAGs at once, until the condition holds.
+
+        A request is lost if Airflow is parsing the file already, perhaps as it was before.
+        """
+        tokens = [self.get(f"/dags/{dag}")["file_token"] for dag in dags]
+
+        def holds() -> bool:
+            if condition():
+                return True
+            for token in tokens:
+                answer = self.api.put(f"/parseDagFile/{token}")
+                assert answer.is_success or answer.status_code == REQUESTED, answer.text
+            return False
+
+        until(holds, timeout_s=200)
+
+    def schedule_every(self, every_s: int) -> None:
+        """Changes the schedule of lambda_batch, and returns when Airflow knows it."""
+        self.project.set("batch.every_s", every_s)
+        rarely = every_s == RARELY_S
+        self.parse_until(lambda: self.is_rarely_scheduled() == rarely, "lambda_batch")
 
     def is_rarely_scheduled(self) -> bool:
         """Whether Airflow has parsed the DAG since `batch.every_s` became `RARELY_S`."""
@@ -287,8 +318,8 @@ def test_two_scheduled_intervals_are_published_while_events_stream_in(scheduled)
         return len([r for r in runs if r["state"] in states]) >= number
 
     until(lambda: begun(2, "running", "success"), timeout_s=400)
-    scheduled.project.set("batch.every_s", RARELY_S)
-    until(lambda: begun(2, "success") and scheduled.is_rarely_scheduled(), timeout_s=400)
+    scheduled.schedule_every(RARELY_S)
+    until(lambda: begun(2, "success"), timeout_s=400)
     first, second = [r for r in scheduled.runs() if r["run_type"] == "scheduled"][:2]
     for run, publication in (
         (first, Publications(scheduled.project.store).versions()[0]),
@@ -372,7 +403,7 @@ def test_views_are_assets_whose_events_say_what_was_published(scheduled):
 
 def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(scheduled):
     """The killed task is retried, and the answer is the same. What is published starts the DAGs
-    that are scheduled on a view.
+    that are scheduled on a view. The next two tests look at what runs beside it.
     """
 
     def full() -> list[str]:
@@ -389,13 +420,12 @@ def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(sched
     # Airflow makes up for last night's full recompute when the DAG is switched on.
     until(lambda: bool(full()), timeout_s=120)
     ((run_id,), (report_id,)) = full(), nightly()
-    beside = scheduled.trigger("lambda_batch")
     scheduled.until_running(run_id, "recompute")
     for process in scheduled.commands("recompute"):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
+    _trigger_beside(scheduled)
     tasks = scheduled.wait(run_id)
-    scheduled.wait(beside)
     assert tasks["recompute"]["try_number"] == 2
     assert "was ended by SIGKILL: Linux does this if memory runs out" in "\n".join(
         scheduled.log(run_id, "recompute", number=1)
@@ -408,6 +438,7 @@ def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(sched
         "by_minute": 0,
         "hourly": 0,
     }
+    scheduled.wait(scheduled.beside["now"])
     for name in ("example_on_publish", "mine"):
 
         def told(name: str = name) -> list[int]:
@@ -420,9 +451,17 @@ def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(sched
     scheduled.verify()
 
 
-def test_a_backfill_publishes_nothing_twice(scheduled):
-    """Three of its runs at once, beside a manual one: Airflow's database is not locked either."""
-    scheduled.quiet()
+def _trigger_beside(scheduled: Scheduled) -> None:
+    """Has a backfill of three runs at once, and manual runs of any date, begin or wait."""
+    scheduled.project.produce(50)
+    now = datetime.now(UTC)
+    scheduled.beside["future"] = scheduled.trigger("lambda_batch", at=now + timedelta(days=365))
+    scheduled.beside["now"] = scheduled.trigger("lambda_batch")
+    deleted = scheduled.trigger("lambda_batch")
+    scheduled.beside["past"] = scheduled.trigger("lambda_batch", at=now - timedelta(days=100))
+    scheduled.beside["unknown"] = scheduled.trigger("lambda_batch", ful=True)
+    # Airflow deletes no run that is active; this one is queued behind the others.
+    assert scheduled.api.delete(f"/dags/lambda_batch/dagRuns/{deleted}").is_success
     newest = Publications(scheduled.project.store).in_force()
     began = datetime.fromtimestamp((newest.t_ms // (RARELY_S * 1000) - 5) * RARELY_S, UTC)
     body = {
@@ -434,10 +473,12 @@ def test_a_backfill_publishes_nothing_twice(scheduled):
         "run_backwards": False,
         "dag_run_conf": {},
     }
-    scheduled.project.produce(50)
-    manual = scheduled.trigger("lambda_batch")
-    late = len([m for m in scheduled.messages if m.startswith("late")])
+    scheduled.late = scheduled.messages_of("late")
     scheduled.post("/backfills", body)
+
+
+def test_a_backfill_publishes_nothing_twice(scheduled):
+    """Three of its runs at once, beside manual ones: Airflow's database is not locked either."""
 
     def backfilled() -> list[dict]:
         return [r for r in scheduled.runs() if r["run_type"] == "backfill"]
@@ -452,16 +493,28 @@ def test_a_backfill_publishes_nothing_twice(scheduled):
         assert set(states.values()) == {"skipped"}, states
         log = scheduled.log(run["dag_run_id"], "cut", number=tasks["cut"]["try_number"])
         assert COVERED in "\n".join(log)
-    scheduled.wait(manual)
     # A backfill's interval is long past, which makes nothing late.
-    assert len([m for m in scheduled.messages if m.startswith("late")]) == late
+    assert scheduled.messages_of("late") == scheduled.late
     for name in airflow.PROCESSES:
         log = (scheduled.home / "logs" / f"{name}.log").read_text(errors="replace")
         assert "database is locked" not in log
     scheduled.check()
 
 
-def test_clearing_does_no_harm(scheduled):
+def test_manual_runs_at_once_of_any_date_and_deleted_ones(scheduled):
+    future, past, unknown = (scheduled.beside[name] for name in ("future", "past", "unknown"))
+    scheduled.wait(future, expect="failed")
+    assert "the logical date must not be in the future" in scheduled.run(future)["note"]
+    cut = scheduled.wait(past)["cut"]
+    assert COVERED in "\n".join(scheduled.log(past, "cut", number=cut["try_number"]))
+    scheduled.wait(unknown, expect="failed")
+    said = "\n".join(scheduled.log(unknown, "cut"))
+    assert "a parameter of lambda_batch must be one of full; got 'ful'" in said
+    assert scheduled.api.delete(f"/dags/lambda_batch/dagRuns/{past}").is_success
+    scheduled.check()
+
+
+def test_clearing_does_no_harm_nor_does_a_killed_scheduler(scheduled):
     scheduled.quiet()
     done = [
         r["dag_run_id"] for r in scheduled.runs(run_type="scheduled") if r["state"] == "success"
@@ -470,25 +523,29 @@ def test_clearing_does_no_harm(scheduled):
     # A whole old run: it is covered, and says so.
     clear = {"dry_run": False, "only_failed": False, "reset_dag_runs": True, "dag_run_id": done[0]}
     scheduled.post("/dags/lambda_batch/clearTaskInstances", clear)
-    tasks = scheduled.wait(done[0])
-    assert tasks["cut"]["state"] == "skipped"
     # One task of an old run: a later run has taken over, and it ends without a change.
     scheduled.post(
         "/dags/lambda_batch/clearTaskInstances",
         clear | {"dag_run_id": done[1], "task_ids": ["recompute"]},
     )
+    # One task of the newest run, and the whole run: the result is the same.
+    newest = clear | {"dag_run_id": scheduled.beside["now"]}
+    scheduled.post("/dags/lambda_batch/clearTaskInstances", newest | {"task_ids": ["reconcile"]})
+    tasks = scheduled.wait(done[0])
+    assert tasks["cut"]["state"] == "skipped"
     until(lambda: scheduled.tasks(done[1])["recompute"]["state"] == "skipped", timeout_s=120)
     number = scheduled.tasks(done[1])["recompute"]["try_number"]
     log = "\n".join(scheduled.log(done[1], "recompute", number=number))
     assert "a later run has taken over, and this one ends without a change; clear `cut` as" in log
-    # One task of the newest run, and the whole run: the result is the same.
-    newest = scheduled.trigger("lambda_batch")
-    scheduled.project.produce(20)
-    scheduled.wait(newest)
-    for tasks in ({"task_ids": ["reconcile"]}, {}):
-        clear_it = clear | {"dag_run_id": newest} | tasks
-        scheduled.post("/dags/lambda_batch/clearTaskInstances", clear_it)
-        scheduled.wait(newest)
+    scheduled.wait(scheduled.beside["now"])
+    scheduled.quiet()
+    scheduled.project.produce(50)
+    scheduled.post("/dags/lambda_batch/clearTaskInstances", newest)
+    until(lambda: scheduled.run(scheduled.beside["now"])["state"] == "running")
+    psutil.Process(processes.running(scheduled.home, SCHEDULER).pid).kill()
+    until(lambda: processes.running(scheduled.home, SCHEDULER) is None)
+    airflow.start_again(SCHEDULER, scheduled.home, **arguments(scheduled.project.folder))
+    scheduled.wait(scheduled.beside["now"])
     assert scheduled.version >= before
     scheduled.check()
 
@@ -511,67 +568,6 @@ def test_marks_change_no_answer(scheduled):
     scheduled.check()
 
 
-def test_manual_runs_at_once_of_any_date_and_deleted_ones(scheduled):
-    scheduled.quiet()
-    scheduled.project.produce(50)
-    now = datetime.now(UTC)
-    future = scheduled.trigger("lambda_batch", at=now + timedelta(days=365))
-    several = [scheduled.trigger("lambda_batch") for _ in range(2)]
-    past = scheduled.trigger("lambda_batch", at=now - timedelta(days=100))
-    unknown = scheduled.trigger("lambda_batch", ful=True)
-    scheduled.wait(future, expect="failed")
-    assert "the logical date must not be in the future" in scheduled.run(future)["note"]
-    # Airflow deletes no run that is active; the second one is queued behind the first.
-    assert scheduled.api.delete(f"/dags/lambda_batch/dagRuns/{several[1]}").is_success
-    scheduled.wait(several[0])
-    cut = scheduled.wait(past)["cut"]
-    assert COVERED in "\n".join(scheduled.log(past, "cut", number=cut["try_number"]))
-    scheduled.wait(unknown, expect="failed")
-    said = "\n".join(scheduled.log(unknown, "cut"))
-    assert "a parameter of lambda_batch must be one of full; got 'ful'" in said
-    assert scheduled.api.delete(f"/dags/lambda_batch/dagRuns/{past}").is_success
-    scheduled.check()
-
-
-def test_a_killed_scheduler_continues(scheduled):
-    scheduled.quiet()
-    scheduled.project.produce(50)
-    run_id = scheduled.trigger("lambda_batch")
-    until(lambda: scheduled.run(run_id)["state"] == "running")
-    psutil.Process(processes.running(scheduled.home, SCHEDULER).pid).kill()
-    until(lambda: processes.running(scheduled.home, SCHEDULER) is None)
-    airflow.start_again(SCHEDULER, scheduled.home, **arguments(scheduled.project.folder))
-    scheduled.wait(run_id)
-    scheduled.check()
-
-
-def test_a_pause_is_made_up_for_on_another_schedule(scheduled):
-    """There is a single run after the pause, not one for each interval that was missed."""
-    scheduled.pause_when_quiet()
-    before = {r["dag_run_id"] for r in scheduled.runs()}
-    scheduled.project.produce(50)
-    assert airflow.blocked_by(scheduled.airflow, "lambda_batch") == "lambda_batch is paused"
-    scheduled.project.set("batch.every_s", 60)
-    until(lambda: not scheduled.is_rarely_scheduled(), timeout_s=200)
-    airflow.pause(scheduled.api, "lambda_batch", False)
-
-    def new() -> list[dict]:
-        return [r for r in scheduled.runs() if r["dag_run_id"] not in before]
-
-    until(lambda: bool(new()), timeout_s=100)
-    scheduled.project.set("batch.every_s", RARELY_S)
-    (first, *later) = new()
-    start, end = (
-        datetime.fromisoformat(first[f"data_interval_{name}"]) for name in ("start", "end")
-    )
-    assert end - start == timedelta(minutes=1)
-    assert all(datetime.fromisoformat(r["data_interval_start"]) >= end for r in later)
-    scheduled.wait(first["dag_run_id"])
-    until(scheduled.is_rarely_scheduled, timeout_s=200)
-    scheduled.quiet()
-    scheduled.check()
-
-
 def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
     scheduled.pause_when_quiet()
     for name in ("lambda_rollback", "lambda_release"):
@@ -587,7 +583,7 @@ def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
     assert scheduled.version == target
     scheduled.project.produce(100)
     scheduled.check()
-    failures = len([m for m in scheduled.messages if m.startswith("failed")])
+    failures = scheduled.messages_of("failed")
     wrong = scheduled.trigger("lambda_rollback", version=9_999)
     scheduled.wait(wrong, "lambda_rollback", expect="failed")
     assert "version must be one that is kept; got 9999" in "\n".join(
@@ -597,11 +593,12 @@ def test_a_rollback_holds_while_the_batch_is_paused(scheduled):
     # Another one has the same cause, so there is one message.
     again = scheduled.trigger("lambda_rollback", version=9_998)
     scheduled.wait(again, "lambda_rollback", expect="failed")
-    (message,) = [m for m in scheduled.messages if m.startswith("failed")][failures:]
+    (message,) = scheduled.messages_of("failed")[len(failures) :]
     assert "lambda_rollback.rollback: trilayer batch rollback 999" in message
 
 
 def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
+    """The next two tests release it, and publish anew on top of the older version."""
     target = Publications(scheduled.project.store).versions()[-2]
     version = str(target.version)
     run_id = scheduled.trigger("lambda_rollback", version=version, hold=True, why="a wrong price")
@@ -620,32 +617,63 @@ def test_a_rollback_with_a_hold_lasts_until_it_is_released(scheduled):
     assert scheduled.version == target.version
     again = scheduled.trigger("lambda_batch")
     scheduled.wait(again, expect="failed")
-    (message,) = [m for m in scheduled.messages if m.startswith("held")]
+    (message,) = scheduled.messages_of("held")
     assert message.startswith("held: held by admin (Airflow): a wrong price; release it with")
     scheduled.check()
-    # Once it is released, the next run publishes anew, on top of the older version.
-    newest = Publications(scheduled.project.store).versions()[-1].version
-    scheduled.wait(scheduled.trigger("lambda_release"), "lambda_release")
-    scheduled.trigger("lambda_batch")
-    scheduled.wait_for_version(newest + 1)
-    scheduled.check()
 
 
-def test_a_broken_catalog_prevents_no_rollback(scheduled):
-    scheduled.quiet()
+def test_a_broken_catalog_prevents_no_rollback_and_no_release(scheduled):
+    scheduled.pause_when_quiet()
     text = (scheduled.project.folder / f"{scheduled.project.module}.py").read_text()
+    began = datetime.now(UTC)
+    recovery = ("lambda_rollback", "lambda_release")
+
+    def parsed(dag: str) -> bool:
+        return datetime.fromisoformat(scheduled.get(f"/dags/{dag}")["last_parsed_time"]) > began
+
+    def is_broken() -> bool:
+        return scheduled.get("/importErrors")["total_entries"] > 0
+
     scheduled.project.write_catalog("catalog = (")
-    until(lambda: scheduled.get("/importErrors")["total_entries"] > 0, timeout_s=200)
+    scheduled.parse_until(
+        lambda: is_broken() and all(parsed(dag) for dag in recovery), "lambda_batch", *recovery
+    )
     broken = [e["filename"] for e in scheduled.get("/importErrors")["import_errors"]]
     assert not [name for name in broken if "rollback" in name or "release" in name]
-    target = Publications(scheduled.project.store).versions()[-2].version
-    scheduled.wait(scheduled.trigger("lambda_rollback", version=target), "lambda_rollback")
-    assert scheduled.version == target
+    oldest, *_, newest = Publications(scheduled.project.store).versions()
+    run_id = scheduled.trigger("lambda_rollback", version=oldest.version)
+    scheduled.wait(run_id, "lambda_rollback")
+    assert scheduled.version == oldest.version < newest.version
+    scheduled.wait(scheduled.trigger("lambda_release"), "lambda_release")
     scheduled.project.write_catalog(text)
-    until(lambda: scheduled.get("/importErrors")["total_entries"] == 0, timeout_s=200)
+    scheduled.parse_until(lambda: not is_broken(), "lambda_batch")
+
+
+def test_a_pause_is_made_up_for_on_another_schedule(scheduled):
+    """There is a single run after the pause, not one for each interval that was missed. It
+    publishes anew, on top of the version that was rolled back to and is no longer held.
+    """
+    before = {r["dag_run_id"] for r in scheduled.runs()}
+    newest = Publications(scheduled.project.store).versions()[-1].version
     scheduled.project.produce(50)
-    scheduled.wait(scheduled.trigger("lambda_batch"))
-    assert scheduled.version > target
+    assert airflow.blocked_by(scheduled.airflow, "lambda_batch") == "lambda_batch is paused"
+    scheduled.schedule_every(60)
+    airflow.pause(scheduled.api, "lambda_batch", False)
+
+    def new() -> list[dict]:
+        return [r for r in scheduled.runs() if r["dag_run_id"] not in before]
+
+    until(lambda: bool(new()), timeout_s=100)
+    scheduled.schedule_every(RARELY_S)
+    (first, *later) = new()
+    start, end = (
+        datetime.fromisoformat(first[f"data_interval_{name}"]) for name in ("start", "end")
+    )
+    assert end - start == timedelta(minutes=1)
+    assert all(datetime.fromisoformat(r["data_interval_start"]) >= end for r in later)
+    scheduled.wait(first["dag_run_id"])
+    assert scheduled.version > newest
+    scheduled.quiet()
     scheduled.verify()
 
 
@@ -661,4 +689,4 @@ def test_status_says_where_airflow_is_and_who_may_log_in(scheduled):
 
 def test_a_late_batch_is_reported(scheduled):
     """The settings of the first tests made every run late: `late_after` was one interval."""
-    assert [m for m in scheduled.messages if m.startswith("late: LATE: ")]
+    assert scheduled.messages_of("late: LATE: ")
