@@ -53,6 +53,7 @@ class Damage:
         self.healthy, self.store = healthy, healthy.store
         self.catalog = healthy.catalog
         (self.stream,) = self.catalog.streams
+        self._published = True
 
     # -- tables ------------------------------------------------------------------------------------
 
@@ -92,7 +93,16 @@ class Damage:
             self.publish_again()
 
     def publish_again(self) -> None:
-        """The publication in force computed anew, in full, from the master dataset as it is now."""
+        """Asks for another computation of the publication in force, one for several damages."""
+        self._published = False
+
+    def publish(self) -> None:
+        """Computes the publication in force anew, in full, from the master dataset as it is now, if
+        a damage has asked for it.
+        """
+        if self._published:
+            return
+        self._published = True
         published = self.publication
         of_stream = published.streams[self.stream.name]
         token = Fence(self.store).take("a batch run")
@@ -121,6 +131,7 @@ class Damage:
 
     @property
     def publication(self) -> Publication:
+        self.publish()
         found = Publications(self.store).in_force()
         assert found
         return found
@@ -498,6 +509,7 @@ def the_origin_lies_above_where_the_log_begins(d):
 
 @damage
 def the_newest_interval_is_gone(d):
+    d.publish()
     interval = d.chain[-1]
     d.store.delete(f"{layout.chain(d.stream, d.stream.fingerprint)}/{interval.number:08d}.json")
     r = interval.ranges[1]
