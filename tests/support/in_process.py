@@ -1,4 +1,4 @@
-"""A project whose commands run in the process of the tests, with the tests' Spark session.
+"""Projects whose commands run in the process of the tests, with the tests' Spark session.
 
 A command as a process costs two to six seconds of imports and JVMs; here it costs what it does.
 """
@@ -62,6 +62,7 @@ class ProjectInProcess(Project):
             self.run(*arguments, failpoint=failpoint)
 
     def _session(self, settings: Settings) -> SparkSession:
+        """What a batch run computes with."""
         return batch_session(settings) if settings.spark_remote else self._spark
 
     @contextlib.contextmanager
@@ -109,6 +110,19 @@ class ProjectInProcess(Project):
                 signal.signal(number, handler)
             for logger, level in levels.items():
                 logger.setLevel(level)
+
+
+class ProjectOfBoth(ProjectInProcess):
+    """A project whose commands are processes, with its `spark_remote`, if they are started or
+    killed; those that are run need none, and have the tests' session.
+    """
+
+    def killed(self, failpoint: str, *arguments: str) -> None:
+        """Starts a command that must be killed at the failpoint."""
+        Project.run(self, *arguments, failpoint=failpoint, expect=-signal.SIGKILL)
+
+    def _session(self, settings: Settings) -> SparkSession:
+        return self._spark
 
 
 def _killed() -> None:

@@ -14,11 +14,12 @@ from playwright.sync_api import expect
 import serving_layer
 from tests.support.alert_topics import expected, produce, sent
 from tests.support.console import found_browser, opened_browser, opened_pages
-from tests.support.project import Project, clean, ended, kill_group, wait_for_settled_tick
+from tests.support.in_process import ProjectInProcess
+from tests.support.project import clean, ended, kill_group, wait_for_settled_tick
 from tests.support.waiting import until
 from trilayer_core.store.alerts import AlertGenerations
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 CATALOG = """
 from trilayer import Alert, Catalog, Stream, View, count, mean
@@ -55,10 +56,10 @@ def rises(event, last):
 
 
 @pytest.fixture
-def project(tmp_path, broker, new_topic, spark_connect):
+def project(tmp_path, broker, new_topic, spark):
     topic = new_topic()
-    project = Project(
-        tmp_path, broker.bootstrap, topic, spark_remote=spark_connect,
+    project = ProjectInProcess(
+        tmp_path, broker.bootstrap, topic, spark,
         **{"alerts.boundary_s": 5, "alerts.horizon_s": 0, "alerts.memory_mb": 512},
     )  # fmt: skip
     project.write_catalog(CATALOG.replace("TOPIC", topic))

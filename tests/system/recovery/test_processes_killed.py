@@ -9,20 +9,21 @@ import signal
 import pytest
 
 from tests.support.changelogs import answers, in_topic, read
-from tests.support.project import Project, clean, ended, kill_group, wait_for_settled_tick
+from tests.support.in_process import ProjectOfBoth
+from tests.support.project import clean, ended, kill_group, wait_for_settled_tick
 from tests.support.waiting import until
 from trilayer_core.errors import TrilayerError
 from trilayer_core.store.generations import Generations
 from trilayer_core.store.publications import Publications
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture
-def project(tmp_path, broker, new_topic, spark_connect):
+def project(tmp_path, broker, new_topic, spark, spark_connect):
     # The Spark server outlives each command that is killed, and goes on with what it was asked for.
-    return Project(
-        tmp_path, broker.bootstrap, new_topic(), spark_remote=spark_connect, compact_after=3
+    return ProjectOfBoth(
+        tmp_path, broker.bootstrap, new_topic(), spark, spark_remote=spark_connect, compact_after=3
     )
 
 
