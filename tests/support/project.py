@@ -171,14 +171,14 @@ class Project:
 
     # -- events and answers ------------------------------------------------------------------------
 
-    def produce(self, count: int, *, broken: int = 0) -> None:
+    def produce(self, count: int, *, broken: int = 0, to: str = "") -> None:
         """Appends events whose totals are known: event i has user i % 7 and amount i % 11; and some
-        that are no JSON.
+        that are no JSON. `to` is the broker, if the settings name none.
         """
-        settings = self.settings()
-        with Log(settings.bootstrap_servers) as log:
+        servers = to or self.settings().bootstrap_servers
+        with Log(servers) as log:
             log.ensure(self.catalog().streams[0])
-        producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=5)
+        producer = KafkaProducer(bootstrap_servers=servers, linger_ms=5)
         for number in range(self.sent, self.sent + count):
             producer.send(self.topic, event(number))
         for number in range(broken):

@@ -16,12 +16,14 @@ from playwright.sync_api import expect
 
 from qa.faults.catalogue import cut_log
 from tests.support.console import found_browser, opened_browser, opened_pages
+from tests.support.in_process import ProjectOfBoth
 from tests.support.project import Project, clean, ended, ended_with, event, wait_for_settled_tick
 from tests.support.waiting import until
 from trilayer_core.store.generations import Generations
 from trilayer_local import airflow, processes
+from trilayer_local.stack import BROKER_ADDRESS
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 LOST = "up to which it was read"
 
@@ -41,9 +43,9 @@ NOT_OURS = (
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory, new_topic, shared_classes):
+def project(tmp_path_factory, new_topic, spark, shared_classes):
     folder = tmp_path_factory.mktemp("stack")
-    project = Project(folder, "", new_topic())
+    project = ProjectOfBoth(folder, "", new_topic(), spark)
     for name in NOT_OURS:
         (folder / f"{name}.py").write_text(
             f"raise SystemExit('the project\\'s own {name}.py was run')"
@@ -77,6 +79,11 @@ def _replay(project, events):
     file.write_bytes(b"".join(event(project.sent + number) + b"\n" for number in range(events)))
     project.run("replay", str(file), "--stream", "clicks", "--rate", "2000")
     project.sent += events
+
+
+def _produce(project, events):
+    """The same without a command."""
+    project.produce(events, to=(project.folder / ".trilayer" / BROKER_ADDRESS).read_text())
 
 
 def _left(project, but=None):
@@ -119,7 +126,7 @@ def _its_console_shows_the_stack(project):
         suspended = [speed, *speed.children(recursive=True)]
         for process in suspended:
             process.suspend()
-        _replay(project, 500)
+        _produce(project, 500)
         shows(project.sent - 500, 500)
         for process in suspended:
             process.resume()
@@ -131,21 +138,12 @@ def _its_console_shows_the_stack(project):
         assert {"kafka", "spark", "speed", "serve"} <= {one.name for one in running}
 
 
-def test_without_its_broker_the_stack_says_so_and_ends(project):
+def test_without_its_spark_a_batch_run_and_the_stack_say_so_and_end(project):
     home = project.folder / ".trilayer"
     process = _up(project)
     _replay(project, 1000)
     project.wait_for_all()
     _its_console_shows_the_stack(project)
-    psutil.Process(processes.running(home, "kafka").pid).kill()
-    assert ended(process) == 1
-    _until_nothing_is_left(project)
-
-
-def test_without_its_spark_a_batch_run_and_the_stack_say_so_and_end(project):
-    home = project.folder / ".trilayer"
-    process = _up(project)
-    project.wait_for_all()
     project.check_answers()
     batch = project.start("batch", "run", failpoint="store.write:slow:1")
     until(
@@ -199,10 +197,13 @@ def _a_killed_scheduler_is_started_again(project):
     assert not any(processes._lives(one) for one in its_own)
 
 
-def test_without_up_its_processes_end(project):
+def test_without_up_its_processes_end(project, monkeypatch):
     """Its Airflow, too, whose scheduler has been started again. The speed layer was rebuilt before
     that, since `up` was asked to.
     """
+    # The scheduler waits for the task that it runs, which tries five times to reach the API server
+    # that has ended, with growing pauses of a random length.
+    monkeypatch.setenv("AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX", "2")
     process = _up_with_airflow(project, "--rebuild")
     _a_killed_scheduler_is_started_again(project)
     until(
@@ -219,9 +220,7 @@ def test_without_up_its_processes_end(project):
     assert status == -signal.SIGKILL
     assert "airflow-scheduler ended by itself; it is started again in 5 s" in said, said
     _until_nothing_is_left(project, but="airflow")
-    # The scheduler waits for the task that it runs, which tries five times, with growing pauses of
-    # a random length, to reach the API server that has ended.
-    _until_nothing_is_left(project, timeout_s=240)
+    _until_nothing_is_left(project, timeout_s=120)
 
 
 @pytest.fixture
@@ -252,16 +251,17 @@ def test_a_cluster_set_after_a_crash_is_the_one_that_is_used(on_a_cluster):
     project.produce(70)
     project.wait_for_all()
     wait_for_settled_tick(project)
-    project.run("batch", "run")
+    Project.run(project, "batch", "run")  # a process, which has the cluster's Spark
     project.check_answers()
     process.send_signal(signal.SIGINT)
     assert ended(process) == 0
     _until_nothing_is_left(project, timeout_s=60)
 
 
-def test_a_loss_is_accepted_beside_the_stack(project):
+def test_a_loss_is_accepted_beside_the_stack_which_ends_with_its_broker(project):
     """The embedded broker has lost what was ingested: `up` keeps the broker, without which nothing
-    can be accepted. Then the speed layer and a batch run are killed beside it.
+    can be accepted. Then the speed layer and a batch run are killed beside it, and in the end the
+    broker.
     """
     home = project.folder / ".trilayer"
     # The broker ended well, and would not look at its log again.
@@ -281,13 +281,13 @@ def test_a_loss_is_accepted_beside_the_stack(project):
     for step in ("ingest", "recompute", "reconcile", "publish"):
         project.run("batch", step, "--run", str(token))
     until(lambda: (home / "speed.ready").exists(), timeout_s=240)
-    _replay(project, 300)
+    _produce(project, 300)
     project.wait_for_all()
     project.check_answers()  # what was lost by the log alone counts
     assert clean(project.run("verify", "--json")[0])
 
     psutil.Process(processes.running(home, "speed").pid).kill()
-    _replay(project, 1000)
+    _produce(project, 1000)
     project.wait_for_all()  # by the speed layer that `up` has started again
     project.check_answers()
     fence = project.folder / "store" / "fence"
@@ -300,9 +300,10 @@ def test_a_loss_is_accepted_beside_the_stack(project):
     project.run("batch", "run")
     _saved_definitions_are_run_by_the_speed_layer_and_the_server(project, process)
     assert clean(project.run("verify", "--json")[0])
-    process.send_signal(signal.SIGINT)
+    psutil.Process(processes.running(home, "kafka").pid).kill()
     status, said = ended_with(process)
-    assert status == 0
+    assert status == 1
+    assert "kafka must run; it ended by itself" in said
     changed = next(line for line in said.splitlines() if "Definitions were changed" in line)
     assert "changed: by_minute. Until a batch run has computed them in full, these views" in changed
     assert "no answer: by_minute. " in changed
@@ -337,6 +338,6 @@ def _saved_definitions_are_run_by_the_speed_layer_and_the_server(project, proces
     assert after.pop("speed") not in (before.pop("speed"), second)
     assert after.pop("serve") != before.pop("serve")  # it answers the saved definitions
     assert after == before
-    _replay(project, 50)
+    _produce(project, 50)
     project.wait_for_all()
     project.check_answers()
