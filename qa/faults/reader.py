@@ -17,6 +17,10 @@ QUERY = (
 )
 
 
+PAUSE_S = 0.25
+"""Answers are many enough at this rate, and leave the processor to those that are hurt."""
+
+
 def main() -> None:
     """Until killed.
 
@@ -42,7 +46,7 @@ def _ask(connection: serving_layer.Connection) -> None:
         row
         | {"asked": asked, "at": time.monotonic(), "version": at.version, "head": dict(stream.head)}
     )
-    time.sleep(0.1)
+    time.sleep(PAUSE_S)
 
 
 def _say(line: dict[str, object]) -> None:

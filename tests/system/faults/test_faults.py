@@ -20,7 +20,7 @@ SEED = 13
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory, shared_classes, kafka_jars):
-    with Stack(tmp_path_factory.mktemp("faults"), JARS, seed=SEED) as stack:
+    with Stack(tmp_path_factory.mktemp("faults"), JARS, seed=SEED, rate=50) as stack:
         yield stack
     assert not orphans(stack.id)
 
