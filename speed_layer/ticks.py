@@ -30,6 +30,18 @@ class Ticks:
     """The boundaries between ticks around the end of what has been read.
 
     This takes one look-up per micro-batch, and one more per boundary passed.
+
+    An example, with ticks of a minute: a micro-batch has read offsets [100, 180) of partition 0,
+    and nothing of partition 1, which ends at offset 40. According to the time index 12:01 begins at
+    offset 150 of partition 0, partition 1 has no record since then, and nothing has arrived since
+    12:02. The boundaries are then
+
+        12:00: {0: 100, 1: 40}    12:01: {0: 150, 1: _NEVER}
+
+    and `split` returns [100, 150) for 12:00 and [150, 180) for 12:01. The next micro-batch reads
+    [40, 45) of partition 1. The boundary of 12:01 is now looked up again for that partition, which
+    may have had events shortly before 12:01 that were appended, but not read yet. It is offset 43,
+    so that [40, 43) belongs to 12:00 and [43, 45) to 12:01.
     """
 
     def __init__(

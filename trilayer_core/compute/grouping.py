@@ -110,7 +110,22 @@ def quoted(column: str) -> str:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass over the rows of `source` computes for `views`."""
+    """What one pass over the rows of `source` computes for `views`.
+
+    An example: one view counts clicks by user, as n, and another one by user and page, where it
+    also has the sum of ms, as total. Both need the same count. The pass therefore has the key
+    columns _k0 (user) and _k1 (page), the input _i0 (ms), the states _s0 (the count) and _s1 (the
+    sum), and the sets (_k0,) and (_k0, _k1). Of three clicks of Ann, 5 and 7 ms on page x and 9 ms
+    on page y, it makes
+
+        _set  _k0   _k1   _events  _s0  _s1
+        0     Ann   NULL  3        3    21
+        1     Ann   x     2        2    12
+        1     Ann   y     1        1    9
+
+    The partials of the first view are the rows of set 0, with _k0 as user and _s0 as n__n. Those of
+    the second are the rows of set 1, with _k1 as page and _s1 as total__sum in addition.
+    """
 
     source: Source
     views: tuple[View, ...]

@@ -53,6 +53,22 @@ class Stamped:
 class TimeIndex:
     """Finds H(T) of one topic.
 
+    An example, with ticks of 60 s and a settle delay of 10 s: a record is ahead if its stamp is
+    later than the clock, or than the stamp of a later record, by more than 70 s. One partition has
+
+        offset      0         1         2         3         4         5
+        stamp   10:00:50  10:01:10  10:30:00  10:01:40  10:02:05  10:02:20
+
+    and T is 10:02:00, for which the broker's index returns offset 2.
+
+    - At 10:02:30 that record is ahead of the clock. Among the records after it, the newest one is
+      stamped at or after T, and bisection leads from there to offset 4, which follows a record
+      below T: H(T) is 4.
+    - At 11:00:00 the clock has passed the stamp of offset 2. But offset 3, which arrived later, is
+      stamped 28 minutes lower. So offset 2 was ahead when it arrived, and H(T) is 4 again.
+    - If the log ended after offset 2, that record would be the first one after a quiet half hour at
+      11:00:00, and H(T) would be 2.
+
     Args:
         log: The connection to the broker.
         topic: The topic. It may be replaced after partitions were added.
@@ -138,7 +154,7 @@ class TimeIndex:
     def _first(self, p: int, t_ms: int, candidate: Stamped | None, floor: int) -> Stamped | None:
         """The first record at or after T that is not ahead.
 
-        `found` is the first record stamped T or later.
+        `candidate` is the first record stamped T or later, according to the broker.
         """
         latest = self._clock() + self.margin_ms
         for _ in range(ROUNDS):
