@@ -82,15 +82,20 @@ def ingest(
         _check_origin(stream, run, present)
         check_log(stream, topic, present, chain, log)
         check_reaches(stream, log.end(topic), run.cuts[stream.name])
+        # Before Spark reads, so that `_check_unchanged` sees afterwards whether the log has changed
+        # in between.
         last = log.last_records(topic, run.cuts[stream.name])
         marks = {p: last.get(p) for p in run.cuts[stream.name]}
         own = newest_of(chain, identity)
         have, beginning = chain_end(own, present.start), log.beginning(topic)
         ranges, lost = _ranges(stream, have, run.cuts[stream.name], beginning, accept_loss)
+        # Without what retention has deleted, at which Spark would fail.
         held = {p: Range(lost[p].end if p in lost else r.start, r.end) for p, r in ranges.items()}
         held = {p: r for p, r in held.items() if len(r)}
         copied = engine.ingest(stream, len(chain), held) if held else Ingested()
         _check_unchanged(stream, topic, marks, run.cuts[stream.name], log)
+        # After the records were read: whatever has read records that were lost until now must not
+        # be merged with these.
         departed = departed_generation(store, stream, identity, topic, log)
         # If retention or many markers hide the last record, the previous mark is used instead.
         earlier = own[-1].marks if own else {}

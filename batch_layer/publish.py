@@ -96,11 +96,13 @@ def publish(
         )
         clean(project)
         return base
+    # Written before the pointer moves, which must never name a version that does not exist.
     publication = publications.write(candidate)
     publications.put_in_force(publication.version, run.token, "publish")
     logger.info(
         "published version %s, T=%s, %s", publication.version, publication.t, publication.kind
     )
+    # Last, because until the pointer moved readers needed what is deleted here.
     clean(project)
     return publication
 

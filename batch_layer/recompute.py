@@ -69,6 +69,8 @@ def recompute(project: Project, run: Run, engine: Engine) -> Recomputed:
         new = intervals_after(chain, published.cut, stream, published.topic_id) if published else []
         for pass_ in plan(catalog.stored_of(stream)):
             with _naming(stream, pass_.views):
+                # In a full run as well: `reconcile` compares what the new intervals add with the
+                # speed layer.
                 if comparable:
                     added |= engine.compute(pass_, new, run.token, "added")
                 if not incremental:

@@ -100,6 +100,7 @@ def _reconcile(
                     and recomputed.kinds[stream.name] == "full"
                     and view.name in recomputed.added
                 ):
+                    # What an incremental run would have published.
                     before = [*base.views[view.name].files, *recomputed.added[view.name]]
                     full = shares.differences(view, recomputed.views[view.name], before)
                     views[view.name] = replace(
@@ -151,6 +152,8 @@ def speed_share(
         covered = best_cover(Generations(store, stream), identity, views, start, departed=departed)
         if covered is None:
             return NotCompared("the speed layer has not run these definitions")
+        # Also proves that no segment straddles the run's cut: each is above it, or between both
+        # cuts.
         above = cover_from(stream, covered.generation, covered.commits, end)
     except (CoverageError, IntegrityError) as error:
         return NotCompared(f"the speed layer can't be compared: {error}")

@@ -100,6 +100,7 @@ class BatchLayer:
             PointerFile(self.project.store).check_not_held()
             sinks = bool(self.project.catalog.sinks)
             tell(how_far("cut", sinks=sinks))
+            # First, because an accepted loss begins an origin, and a cut counts in one origin.
             if accept_loss:
                 self._accept_losses()
             t_ms = self._choose_t(until_ms, accept_clock=accept_clock)

@@ -122,6 +122,7 @@ def digest_sql(view: View, answer: str = "", *, magnitudes: bool = False) -> str
         for name in view.output
     ]
     keys = ", ".join(["0", *(f"answer.{quoted_duckdb(name)}" for name in view.key_names)])
+    # Without weights two keys that had exchanged their values would give the same sum.
     weight = f"(1 + (hash({keys}) & 1023) / 1024)"
     sums = []
     for name, tolerance in rounded.items():

@@ -463,6 +463,7 @@ def replacing(
         published = publication.alert(alert) if publication else None
         changed = change(layout.alert_files(alert.name), published.files if published else [])
         alerts.append((alert, changed))
+    # The batch layer's alerts change only with the publication, unlike the segments of a stream.
     moved = pointer != before.pointer or not before.streams
     of_stale = {view.name for view in catalog.stored if view.stream.name in stale}
     return Plan(

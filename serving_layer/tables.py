@@ -291,6 +291,7 @@ def open_database(
     """
     database = open_duckdb(settings.serving.memory_mb, alone=forks)
     tables = Tables(database, catalog, keep=keep)
+    # A transaction reads this first, which fixes the state that it sees to its end.
     database.execute(
         "CREATE TABLE _batch._anchor (one INTEGER); INSERT INTO _batch._anchor VALUES (1)"
     )

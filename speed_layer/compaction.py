@@ -41,6 +41,7 @@ def merge_partials(view: View, run: Sequence[Commit], path: str, store: Store) -
 
     Returns None if they have none.
     """
+    # One thread, because micro-batches need the processors at the same time.
     with open_duckdb(threads=1) as connection:
         connection.execute(create_table_sql("partials", view, [f"{TICK} BIGINT"]))
         for commit in run:
@@ -116,6 +117,8 @@ def compact(
         marks = NOTHING_READ.and_of(run).marks
         wide = Commit(first, last, segments, files, quarantine, run[-1].committed_ms, marks)
         failpoint("compaction.before-commit")
+        # Flushed to the disk, unlike the commits of micro-batches: what it replaces is deleted
+        # next.
         of_stream.write_commit(generation, wide)
     except Exception:
         # The next attempt comes soon and covers more micro-batches, under other file names, so

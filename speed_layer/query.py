@@ -118,6 +118,7 @@ class StreamQuery:
         log.check_append_time(topic)
         succession = Succession(self._project, self.stream, topic, log)
         generation, read = succession.choose(departed=self.departed, rebuild=rebuild)
+        # Made before Spark's query starts, whose thread may call `_process` at once.
         self._reading = Reading(
             self._project, self.stream, generation, read, topic, log, elapsed=self._elapsed
         )
@@ -131,6 +132,7 @@ class StreamQuery:
             .option("subscribe", topic.name)
             # Spark ignores these once the checkpoint has a plan.
             .option("startingOffsets", offsets_json(topic.name, start))
+            # Of all partitions together; Spark rounds up the share of each.
             .option("maxOffsetsPerTrigger", str(settings.speed.max_events))
         )
         writer = reader.load().writeStream.foreachBatch(self._process).queryName(self.stream.name)

@@ -130,9 +130,12 @@ class Reading:
         """
         start, end = self._planned(batch_id)
         ranges = {p: r for p, r in ranges_between(start, end).items() if len(r)}
+        # After a crash Spark repeats the last micro-batch of its checkpoint, also one that was
+        # committed before Spark had noted its end.
         if not ranges or self._generations.has_commit(self.generation.name, batch_id, batch_id):
             return None
         self._check_log()
+        # The time before the marks are taken, so that they never count as newer than they are.
         marked_at = self._elapsed()
         marks = self._last_records({p: end[p] for p in ranges})
         parts = self._ticks.split(ranges, end)
@@ -235,6 +238,7 @@ class Reading:
             if why := ruled_out(self.generation, chain):
                 self._depart(why)
         loss = lost_of(self._read, self._topic, self._log)
+        # The time at which the check began: it may have missed what the log lost meanwhile.
         self._checked_at = began
         if loss:
             self._depart(loss)
@@ -279,6 +283,8 @@ def lost(
     except IntegrityError:
         read = NOTHING_READ
     end, checkpoint = log.end(topic), Checkpoint(store, stream, generation)
+    # The last micro-batch that was planned may not be committed. Spark would read its offsets
+    # again, so the log must still reach them.
     for batch_id in checkpoint.planned()[-1:]:
         try:
             planned, before = checkpoint.end(batch_id), checkpoint.begin(batch_id)

@@ -158,6 +158,8 @@ def _compute(
         ]
         if at_once and len(jobs) > 1:
             futures = [_THREADS.submit(job) for job in jobs]
+            # For all of them even if one fails: Spark repeats a micro-batch that has failed, while
+            # the passes of this attempt would still be at work.
             wait(futures)
             results = [future.result() for future in futures]
         else:
@@ -239,6 +241,7 @@ def _slice(pass_: Pass, result: pa.Table, tables: dict[str, list[pa.Table]]) -> 
 def _census(table: pa.Table) -> _Census:
     """The census of each tick, from groups of its events."""
     stamps = {
+        # Spark has microseconds. Kafka's stamps are whole milliseconds, so nothing is lost.
         name: pc.cast(table[name], pa.timestamp("ms", "UTC"), safe=False)
         for name in (OLDEST, NEWEST)
     }

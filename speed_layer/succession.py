@@ -65,6 +65,8 @@ class Succession:
         """
         present = Origins(self.store, self.stream).at(self.topic, self.log)
         chain = Master(self.store, self.stream).longest_chain()
+        # First, because a loss of what was ingested is for an operator to accept: nothing goes on,
+        # and no generation begins, on top of it.
         check_log(self.stream, self.topic, present, chain, self.log)
         generations = self._generations.all()
         read, gone = NOTHING_READ, None

@@ -142,7 +142,8 @@ class AlertEngine:
     def _write_alerts(
         self, rows: DataFrame, alert: Alert, token: int, kind: str
     ) -> Sequence[StoredFile]:
-        # In the order of places, so that a range of offsets is in few row groups.
+        # Rebalanced, because each task has few alerts, and would write a file of its own.
         rows = rows.select(*ALERT_COLUMNS).hint("rebalance")
+        # In the order of places, so that a range of offsets is in few row groups.
         ordered = rows.sortWithinPartitions("topic_id", "partition", "offset")
         return self._engine.write(ordered, layout.alert_files(alert.name), token, kind)

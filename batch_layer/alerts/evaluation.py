@@ -280,6 +280,7 @@ def _full(
 ) -> RecomputedAlert:
     files = full[plan.alert.name]
     if plan.published and plan.generations is not None:
+        # What no kept profile can evaluate again stays as it was published.
         before = engine.judged_before(
             plan.alert, plan.published.files, plan.generations, history.run.token
         )

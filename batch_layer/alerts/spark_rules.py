@@ -120,6 +120,7 @@ def generation_sql(
     It is the same in Spark and in DuckDB.
     """
     whens = []
+    # From the newest one on, as in `profile_of`: the first WHEN that holds decides.
     for one in reversed(generations):
         froms = " ".join(
             f"WHEN {p} THEN CAST({low} AS BIGINT)" for p, low in one.alert_from.items() if low

@@ -192,6 +192,7 @@ class Collector(threading.Thread):
         files = list(stored.files)
         if alerts:
             files = self._appended(files, _table(alerts))
+        # After the files, so that a reader never finds a file listed that does not exist yet.
         now = Sent(stored.topic_id, offsets, files)
         failpoint("collect.before-document")
         self._store.write_document(layout.sent(self._topic), now)

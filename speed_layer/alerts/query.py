@@ -138,6 +138,8 @@ class AlertQuery:
         tracker = self._spark.sparkContext.statusTracker()
         jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(str(self._query.runId)))
         stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        # In real-time mode all stages of a batch run at once: a task for each partition, and at
+        # least one for the state of the keys.
         needed = len(self.generation.read_from) + bool(self.group.last)
         return sum(stage.numActiveTasks for stage in stages if stage) >= needed
 
@@ -250,7 +252,9 @@ class AlertQuery:
             .selectExpr("cast(key AS binary) AS key", "cast(payload AS binary) AS value", "topic")
             .writeStream.format("kafka")
             .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
+            # An alert is sent at once, and does not wait for others to be sent with it.
             .option("kafka.linger.ms", "0")
+            # By default the client refuses records of more than a megabyte.
             .option("kafka.max.request.size", str(MOST_ALERT_BYTES))
             .option("kafka.buffer.memory", str(2 * MOST_ALERT_BYTES))
             .queryName(self.group.name)

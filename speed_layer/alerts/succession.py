@@ -197,6 +197,7 @@ class AlertSuccession:
                     " has deleted them",
                     self.group.name, offset, first, partition,
                 )  # fmt: skip
+            # Spark does not start at an offset that the log does not have.
             offsets[partition] = min(max(offset, first), last)
         return offsets
 

@@ -196,6 +196,7 @@ class Pass:
             The column of slots if there is one; `_set`, the index of the grouping set; the key
             columns, which are NULL if they are not in the set; `_events`; the states.
         """
+        # Readers use this module as well, and do not need Spark.
         from trilayer_core.runtime.session import select_from
 
         return select_from(rows, lambda name: self.sql(name, slot))

@@ -31,6 +31,8 @@ def open_duckdb(
         alone: Whether it uses the caller's thread alone and starts none, and writes no files for
             what does not fit in memory, which its forks would share.
     """
+    # With replacements, a name in SQL that is no table could be a variable of the Python code
+    # around it.
     config: dict[str, Any] = {"memory_limit": f"{memory_mb}MB", "python_enable_replacements": False}
     if threads:
         config["threads"] = threads
@@ -77,6 +79,7 @@ def insert_rows(
     ordered = f" ORDER BY {', '.join(map(quoted_duckdb, order))}" if order else ""
     columns = ", ".join(["*", *computed])
     connection.execute(f"INSERT INTO {table} BY NAME SELECT {columns} FROM arriving{ordered}")
+    # DuckDB refers to the rows as long as they are registered, which keeps them in memory.
     connection.unregister("arriving")
 
 

@@ -80,6 +80,8 @@ def parse_sql(stream: Stream, rows: str, columns: Sequence[str], *, reasons: boo
         (
             "placed",
             {
+                # False instead of NULL, which a comparison with a missing value gives: events are
+                # grouped by this column, and NULL would be a third group.
                 FITS: f"coalesce(_value IS NOT NULL AND {size} <="
                 f" {most} AND {format_.fits_sql(stream)}, false)"
             },

@@ -156,6 +156,7 @@ def _float(value: Any, greatest: float) -> float:
     infinite = value in ("Infinity", "+Infinity", "-Infinity", math.inf, -math.inf)
     if isinstance(value, str):
         value = float(_matching(_FLOAT, value))
+    # In Python True is an int.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError
     value = float(value)
@@ -170,6 +171,7 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise ValueError
     exact = Decimal(value)
+    # Python computes with 28 digits by default, and a decimal can have 38.
     with localcontext(prec=200):
         scaled = exact.scaleb(scale)
         if scaled != scaled.to_integral_value() or abs(scaled) >= 10**precision:

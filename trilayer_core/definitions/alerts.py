@@ -91,6 +91,7 @@ class Alert:
                     f" {self.source.name!r} has one; read that field under another name, as in"
                     f" `its_{name} {self.source.columns[name]} from '{name}'`"
                 )
+        # Parsed now, so that an error is raised where the alert is declared.
         _ = self.rule_sql
 
     def _check_record_key(self, what: str) -> None:

@@ -208,6 +208,7 @@ class Catalog:
         Which events count in the view also depends on the other views of its stream.
         """
         catalog = Catalog(views=[view])
+        # The new catalog has guarded the stream by the expressions of this view alone.
         object.__setattr__(catalog, "views", (view,))
         return catalog
 

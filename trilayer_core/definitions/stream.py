@@ -144,6 +144,8 @@ class Stream:
     @cached_property
     def fingerprint(self) -> str:
         """Changes if the same bytes may be parsed into other columns."""
+        # What has its default adds nothing. Streams that were declared before there were other
+        # paths, units or guards thus keep their fingerprints, and nothing is computed again.
         own = [
             (*([f.path] if f.path != (f.name,) or f.unit else []), *([f.unit] if f.unit else []))
             for f in self.fields

@@ -172,10 +172,12 @@ class View:
             raise DefinitionError(
                 f"aggregates of view {self.name!r} must be at least one; got none"
             )
+        # Parsed now, so that an error is raised where the view is declared.
         _ = self.filter
         check_different(f"columns of view {self.name!r}", self.output)
         self._check_windows()
         if self.celled:
+            # The expressions of cells are parsed for the same reason.
             _ = [view.fingerprint for view in self.stored]
 
     def _check_names(self) -> None:
@@ -234,6 +236,8 @@ class View:
 
     @cached_property
     def _declared_filter(self) -> Expression | None:
+        # Apart from `filter`, which for a view by cell depends on its measure: to check the
+        # expressions of that measure needs the declared filter.
         if self.where is None:
             return None
         return self._expression(self.where, f"where of view {self.name!r}", [], expect="boolean")

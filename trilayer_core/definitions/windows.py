@@ -334,6 +334,7 @@ class RecentWindow(Window):
 
 def _pane_sql(time: str, width_us: int, least_us: int) -> str:
     """Spark SQL of the start of the pane of `time`; NULL for panes that begin before `least_us`."""
+    # `pmod`, because the remainder of a moment before 1970 is negative with `%`.
     pane = f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {width_us}L))"
     first = least_us + -least_us % width_us
     return pane if first == MIN_US else f"IF(unix_micros({time}) >= {first}L, {pane}, NULL)"
@@ -341,6 +342,7 @@ def _pane_sql(time: str, width_us: int, least_us: int) -> str:
 
 def _later_sql(moment: str, us: int) -> str:
     """DuckDB SQL of a later moment; NULL if it lies after the year 9999."""
+    # Compared before it is added, because DuckDB raises an error for a moment out of its range.
     later = f"{moment} + to_microseconds({us})"
     return f"CASE WHEN {moment} <= make_timestamptz({MAX_US - us}) THEN {later} END"
 

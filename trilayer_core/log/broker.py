@@ -333,6 +333,8 @@ class Log:
         with self._reading() as reader:
             _begin(reader, {place: offset})
             deadline = time.monotonic() + 30
+            # By the position, which also passes the markers of transactions, of which `poll`
+            # returns none.
             while reader.position(place) < end:
                 records = reader.poll(timeout_ms=200).get(place, [])
                 if records:

@@ -47,7 +47,9 @@ def exclusive(path: Path, *, once: str = "", wait_s: float = 0.0) -> Iterator[No
             message says which.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # For appending, because opening it for writing would erase the name of the holder.
     with path.open("a+") as lock:
+        # `flock`, because a lock of `lockf` ends once the process closes any handle of the file.
         if once:
             _take_within(lock, path, once, wait_s)
         else:

@@ -53,6 +53,7 @@ def read_log(
         .option("includeHeaders", "true")
         .option("failOnDataLoss", str(complete).lower())
         .option("kafka.bootstrap.servers", bootstrap_servers)
+        # Not `subscribe`, which would also read partitions that were added since.
         .option("assign", json.dumps({topic: sorted(ranges)}))
         .option("startingOffsets", offsets_json(topic, {p: r.start for p, r in ranges.items()}))
         .option("endingOffsets", offsets_json(topic, {p: r.end for p, r in ranges.items()}))

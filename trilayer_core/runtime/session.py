@@ -309,6 +309,7 @@ def _without_jvm_notices() -> Iterator[None]:
 
     A thread forwards all other lines.
     """
+    # The file descriptor, which a JVM inherits, instead of `sys.stderr`.
     stderr = os.dup(2)
     reading, writing = os.pipe()
     os.dup2(writing, 2)
@@ -335,5 +336,6 @@ def _without_jvm_notices() -> Iterator[None]:
 def select_from(rows: DataFrame, sql: Callable[[str], str]) -> DataFrame:
     """A DataFrame from SQL, which `sql` makes from the name under which it finds `rows`."""
     name = "_the_rows"
+    # With arguments Spark formats the text first, as `str.format` does.
     text = sql(name).replace("{", "{{").replace("}", "}}")
     return rows.sparkSession.sql(text.replace(name, "{rows}"), rows=rows)

@@ -84,6 +84,7 @@ def best_cover(
             continue
         late = _begins_late(of_stream.stream, generation, cut)
         if late is not None:
+            # As long as an older generation covers the cut, this one is waited for.
             error = error or (None if best else late)
             continue
         error = None

@@ -58,6 +58,7 @@ class Fence:
         """As `take`, for callers that hold the pointer's lock."""
         while True:
             token = self.newest() + 1
+            # On a store without locks another process may have taken this number in between.
             if self._store.create_document(
                 layout.token(token), Token(token, what, self._store.clock())
             ):

@@ -81,6 +81,8 @@ def newest_departed(chain: Sequence[Interval], identity: str) -> int:
 
 def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[int]:
     """The T to which each interval's cut is assigned, as `recorded_cuts` explains."""
+    # From the newest interval back, because only a later T shows that one came from a clock that
+    # was ahead.
     latest, sound = latest_ms, []
     for interval in reversed(chain):
         sound.append(latest is None or interval.t_ms <= latest)
@@ -97,6 +99,7 @@ def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[
 
     `cut` is a cut of the origin with this identity.
     """
+    # The intervals of an origin are adjacent. Those of later origins lie above any cut of this one.
     until = max(
         (place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1
     )
@@ -129,6 +132,7 @@ def intervals_after(
         )
     above = []
     for interval in chain[own[0] : own[-1] + 1]:
+        # A partition without records in the interval is on neither side.
         sides = {r.start >= cut.get(p, 0) for p, r in interval.ranges.items() if len(r)}
         across = [(p, r) for p, r in interval.ranges.items() if r.start < cut.get(p, 0) < r.end]
         if across or len(sides) > 1:

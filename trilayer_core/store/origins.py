@@ -93,6 +93,7 @@ class Origins:
         path = layout.origin(self._stream, 1)
         if not self._store.exists(path):
             first = Origin(topic.name, topic.id, log.beginning(topic))
+            # Both layers may come here at once. One document is created, and both read that one.
             self._store.create_document(path, first)
         present = self.present()
         assert present is not None

@@ -158,6 +158,7 @@ class Quantiles(Aggregate):
     def _value_sql(self, quantile: float) -> str:
         cell = f"min(cell) FILTER (WHERE running >= greatest(1, ceil({quantile!r} * total)))"
         size = f"{2 / (1 + _GAMMA)!r} * pow({_GAMMA!r}::double, abs({cell}) - {_ZERO})"
+        # The middle of the last cell is beyond the largest double.
         size = f"least({size}, {sys.float_info.max!r}::double)"
         return (
             f"CASE {cell} WHEN 0 THEN 0 WHEN {_NAN} THEN 'NaN'::double"
