@@ -6,44 +6,33 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from tests.support.places import PROJECT
+from tests.support.places import JARS, PROJECT
 from tests.support.waiting import until
 from trilayer.operations import sending
 from trilayer_core.errors import EnvironmentFault
-from trilayer_core.runtime import jars
-from trilayer_core.runtime.settings import default_jars
 from trilayer_local import kafka, processes
 
 pytestmark = pytest.mark.kafka
 
-JARS = default_jars() / "kafka"
 
-
-@pytest.fixture(scope="module", autouse=True)
-def fetched_jars():
-    jars.fetch(jars.KAFKA_BROKER, JARS, echo=lambda _: None)
-
-
-@pytest.fixture
-def home(tmp_path):
-    yield tmp_path / "one"
-    kafka.stop(tmp_path / "one", timeout_s=5)
-
-
-@pytest.fixture
-def other_home(tmp_path):
-    yield tmp_path / "other"
-    kafka.stop(tmp_path / "other", timeout_s=5)
+@pytest.fixture(scope="module")
+def home(tmp_path_factory, kafka_jars):
+    """A home whose broker the next test finds as the one before has left it."""
+    home = tmp_path_factory.mktemp("one")
+    yield home
+    kafka.stop(home, timeout_s=5)
 
 
 def start(home):
-    return kafka.start(home, jars=JARS, echo=lambda _: None)
+    return kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
 
 
 def produce(broker, topic, values, **options):
@@ -118,16 +107,12 @@ def test_records_and_port_survive_a_kill_and_records_a_move(home, monkeypatch):
         if name.endswith(".port")
     }
     assert len(ports) == 2
-    taken = [
-        socket.create_server(("127.0.0.1", port)) for port in ports.values()
-    ]  # sets SO_REUSEADDR
-    try:
-        moved = start(home)
+    with ExitStack() as others:
+        for port in ports.values():
+            others.enter_context(socket.create_server(("127.0.0.1", port)))  # sets SO_REUSEADDR
+        moved = start_on_a_port_that_was_taken(home)
         assert moved.bootstrap != broker.bootstrap
         assert consume(moved, "t", 1001) == [*sent, b"more"]
-    finally:
-        for holder in taken:
-            holder.close()
 
 
 def start_on_a_port_that_was_taken(home):
@@ -144,29 +129,45 @@ def start_on_a_port_that_was_taken(home):
             kafka, "choose_port", lambda *a, **k: choices.pop(0) if choices else choose(*a, **k)
         )
         said = []
-        broker = kafka.start(home, jars=JARS, echo=said.append)
+        broker = kafka.start(home, jars=JARS / "kafka", echo=said.append)
     assert broker.bootstrap != f"127.0.0.1:{taken}"
     begun = [line for line in said if ", for " not in line]  # without how long it takes
     assert begun[-2:] == ["Another program has taken the port meanwhile", "Starting Kafka"]
     return broker
 
 
-def test_two_homes_do_not_disturb_each_other(home, other_home):
-    one, other = start(home), start_on_a_port_that_was_taken(other_home)
-    assert one.bootstrap != other.bootstrap
-    assert {kafka.running(home), kafka.running(other_home)} == {one, other}
-    kafka.stop(other_home)
-    assert kafka.running(home) == one
-    create_topic(one, "still-there")
-    assert start(home) == one
+STARTER = """
+import os, signal, sys; from pathlib import Path; from trilayer_local import kafka
+kafka.start(Path(sys.argv[1]), jars=Path(sys.argv[2]), echo=lambda _: None)
+print("started", flush=True)
+sys.stdin.read()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
-def test_the_record_of_a_process_decides_which_one_is_the_broker(home):
+@pytest.fixture
+def other(tmp_path, kafka_jars):
+    """The home of a broker whose starter is killed as soon as it reads the end of its input."""
+    home = tmp_path / "other"
+    command = [sys.executable, "-c", STARTER, str(home), str(kafka_jars)]
+    with subprocess.Popen(
+        command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as starter:
+        assert starter.stdout.readline() == "started\n"
+        yield SimpleNamespace(home=home, starter=starter)
+    kafka.stop(home, timeout_s=5)
+
+
+def test_two_homes_do_not_disturb_each_other(home, other):
+    """The record of a process decides which one is the broker of a home."""
+    broker, of_other = start(home), kafka.running(other.home)
+    assert None not in (broker, of_other)
+    assert broker.bootstrap != of_other.bootstrap
     with subprocess.Popen(["sleep", "1000"]) as stranger:
-        broker = start(home)
         path = home / "processes" / "kafka.json"
         record = json.loads(path.read_text())
         kafka.stop(home)
+        assert kafka.running(other.home) == of_other
         # as if the pid had been reused, with the very same creation time: only the command line
         # tells
         as_recorded = {
@@ -183,6 +184,16 @@ def test_the_record_of_a_process_decides_which_one_is_the_broker(home):
         assert again.bootstrap == broker.bootstrap
         assert stranger.poll() is None
         stranger.kill()
+
+    create_topic(of_other, "still-there")
+    other.starter.communicate()
+    assert other.starter.returncode == -signal.SIGKILL
+    assert (other.home / "processes" / "kafka.json").exists()
+    if sys.platform == "linux":  # only Linux tells a child that its parent died
+        until(lambda: kafka.running(other.home) is None)
+        assert (other.home / "kafka" / "data" / ".kafka_cleanshutdown").exists()
+    assert kafka.running(home) == start(home) == again
+
     # A broker that has outlived its starter is ended and started again.
     left = json.loads(path.read_text())
     path.write_text(json.dumps({**left, "starter_create_time": left["starter_create_time"] - 60}))
@@ -198,23 +209,8 @@ def test_the_record_of_a_process_decides_which_one_is_the_broker(home):
     assert processes.list_running(home) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
-def test_it_stops_cleanly_when_its_starter_is_killed(home):
-    script = (
-        "import os, signal, sys; from pathlib import Path; from trilayer_local import kafka\n"
-        "kafka.start(Path(sys.argv[1]), jars=Path(sys.argv[2]), echo=lambda _: None)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    subprocess.run(
-        [sys.executable, "-c", script, str(home), str(JARS)], cwd=PROJECT, timeout=90, check=False
-    )
-    assert (home / "processes" / "kafka.json").exists()
-    until(lambda: kafka.running(home) is None)
-    assert (home / "kafka" / "data" / ".kafka_cleanshutdown").exists()
-
-
-def test_missing_jars_are_named(home, tmp_path):
+def test_missing_jars_are_named(tmp_path):
     with pytest.raises(
         EnvironmentFault, match=r"must hold the 46 jars of kafka-broker\.lock; got 46 missing"
     ):
-        kafka.start(home, jars=tmp_path, echo=lambda _: None)
+        kafka.start(tmp_path / "home", jars=tmp_path, echo=lambda _: None)
