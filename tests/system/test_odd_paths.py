@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.jvm import QUICK_JVM
 from tests.support.places import JARS, PROJECT
 from tests.support.waiting import until
 from trilayer_core.errors import EnvironmentFault
 from trilayer_core.runtime import jars, java
+from trilayer_core.runtime.session import JAVA_OPTIONS
 
 ODD = unicodedata.normalize("NFC", "José ") + unicodedata.normalize(
     "NFD", """'ü' "İı" #1 100%41 $HOME & 日本 Ж;+=~`"""
@@ -43,28 +45,34 @@ catalog = Catalog(
 )
 """
 
-SETTINGS = """
+SETTINGS = f"""
 catalog = "shop:catalog"
 jars = "jars"
 class_archive = false
 tick_s = 1
 serve.port = 0
 serve.http_port = 0
+[spark_conf]
+"{JAVA_OPTIONS}" = "{QUICK_JVM}"
 """
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, kafka_jars):
     """A project with its jars and its environment, hence pyspark, and nothing else, in its path."""
     folder = tmp_path / ODD
     folder.mkdir()
     (folder / "shop.py").write_text(CATALOG)
     (folder / "trilayer.toml").write_text(SETTINGS)
     (folder / "environment").symlink_to(sys.prefix)
-    for kind, lock in (("spark", jars.SPARK_KAFKA), ("kafka", jars.KAFKA_BROKER)):
+    fetched = {
+        "spark": jars.fetch(jars.SPARK_KAFKA, JARS / "spark", echo=lambda _: None),
+        "kafka": jars.paths(jars.KAFKA_BROKER, kafka_jars),
+    }
+    for kind, paths in fetched.items():
         into = folder / "jars" / kind
         into.mkdir(parents=True)
-        for jar in jars.fetch(lock, JARS / kind, echo=lambda _: None):
+        for jar in paths:
             os.link(jar, into / jar.name)
     return folder
 
