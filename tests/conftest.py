@@ -17,7 +17,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support.jvm import QUICK_JVM
+from tests.support.jvm import INTERPRETED, QUICK_JVM
 from tests.support.places import JARS, PACKAGES, PROJECT
 from trilayer_core.runtime import jars
 from trilayer_core.runtime.session import JAVA_OPTIONS
@@ -39,14 +39,6 @@ hypothesis.settings.register_profile("trilayer", deadline=None)
 hypothesis.settings.load_profile("trilayer")
 
 _numbers = itertools.count(1)
-
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Settings by which Spark interprets expressions, which for a few events takes much less time than
-to compile them.
-"""
 
 COMPILED = {
     "spark.sql.codegen.wholeStage": "true",

@@ -1,4 +1,4 @@
-"""The options of the JVMs that tests start."""
+"""The options of the JVMs that tests start, and of Spark in them."""
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
 """Tests run each plan a few times, not long enough for the thorough compiler.
@@ -6,4 +6,12 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:Metaspac
 With the quick compiler alone, the JVM would have room for 48 MB of compiled code. The plans of some
 ten tests fill that: from then on it discards code and compiles it again, which took a quarter of
 its time. The last option saves the full collections that make room for Spark's classes.
+"""
+
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings by which Spark interprets expressions, which for a few events takes much less time than
+to compile them.
 """

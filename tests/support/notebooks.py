@@ -35,9 +35,28 @@ from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
 from trilayer_local import kafka
 
+CATALOG = """
+from dataclasses import replace
+
+from examples import flights
+from trilayer import Catalog
+
+stream = replace(flights.flights, topic="TOPIC")
+catalog = Catalog(
+    views=[replace(view, source=stream) for view in flights.catalog.views],
+    queries=flights.catalog.queries,
+)
+"""
+
 NOTEBOOKS = ("batch_vs_speed", "freshness_and_lag")
 MAX_BYTES = 1_000_000
 """Of one notebook with its outputs."""
+
+
+def write_catalog(folder: Path, topic: str) -> str:
+    """Writes a module with the catalog of the flights on a topic of its own. Returns its name."""
+    (folder / f"flights_{topic}.py").write_text(CATALOG.replace("TOPIC", topic))
+    return f"flights_{topic}:catalog"
 
 
 def flights(path: Path, days: int, late_days: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
@@ -47,11 +66,12 @@ def flights(path: Path, days: int, late_days: Sequence[int]) -> tuple[list[bytes
     import pyarrow.parquet as pq
 
     prepare(path)
-    rows = pq.read_table(path).to_pylist()
-    first = rows[0]["scheduled"]
+    rows = (row for batch in pq.ParquetFile(path).iter_batches(5_000) for row in batch.to_pylist())
+    first = None
     in_time: list[bytes] = []
     late: list[bytes] = []
     for row in rows:
+        first = first or row["scheduled"]
         day = (row["scheduled"] - first).days
         if day >= days:
             break

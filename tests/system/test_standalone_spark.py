@@ -16,19 +16,21 @@ from urllib.request import urlopen
 import psutil
 import pyspark
 import pytest
+from kafka import KafkaProducer
 
 import serving_layer
-from examples.flights import catalog
-from examples.flights.__main__ import prepare
-from tests.support.jvm import QUICK_JVM
+from tests.support.jvm import INTERPRETED, QUICK_JVM
+from tests.support.notebooks import flights, write_catalog
 from tests.support.places import JARS, PROJECT
 from tests.support.waiting import until
-from trilayer_core.runtime import class_archive, jars
+from trilayer_core.definitions.catalog import load_catalog
+from trilayer_core.log.broker import Log
+from trilayer_core.runtime import class_archive
 from trilayer_core.runtime.clock import now_ms
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.seam import latest_tick
 from trilayer_core.store.files import Store
-from trilayer_local import kafka, processes
+from trilayer_local import processes
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -36,7 +38,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 
 QUICK = f"-XX:+UseSerialGC {QUICK_JVM}"
 
-SPARK_CONF = {
+SPARK_CONF = INTERPRETED | {
     # An application takes every core there is unless told otherwise: this leaves one for the batch
     # beside the speed layer.
     "spark.cores.max": "1",
@@ -66,14 +68,6 @@ class Machines:
         process = processes.start(name, argv, home=self._home, env=env, cwd=PROJECT)
         self._started.append(process)
         return process
-
-    def start_kafka(self) -> str:
-        """Starts a broker for these machines alone: the topic of the flights is the catalog's to
-        name. Returns its address.
-        """
-        folder = JARS / "kafka"
-        jars.fetch(jars.KAFKA_BROKER, folder, echo=lambda _: None)
-        return kafka.start(self._home, jars=folder, echo=lambda _: None).bootstrap
 
     def start_spark(self) -> str:
         """Starts Spark's master and a worker with 2 cores, as docker/compose.yml does.
@@ -125,7 +119,6 @@ class Machines:
         """Ends all, newest first. Raises AssertionError for a descendant that has outlived it."""
         for process in reversed(self._started):
             processes.terminate(process, home=self._home)
-        kafka.stop(self._home)
         tokens = {process.token for process in self._started}
         left = [
             p
@@ -146,30 +139,31 @@ class Project:
     """The flights, in a store of their own, by settings that every command gets as variables."""
 
     def __init__(
-        self, folder: Path, machines: Machines, bootstrap_servers: str, spark_master: str
+        self, folder: Path, machines: Machines, bootstrap_servers: str, topic: str, master: str
     ) -> None:
         self.settings = Settings(
-            catalog="examples.flights:catalog",
+            catalog=write_catalog(folder, topic),
             store=str(folder / "store"),
             home=folder,
             jars=JARS,
             bootstrap_servers=bootstrap_servers,
-            spark_master=spark_master,
+            spark_master=master,
             spark_conf=SPARK_CONF | {"spark.executor.extraJavaOptions": with_archive()},
             tick_s=1,
             settle_s=0.2,
             batch={"memory_mb": 512},
             speed={"memory_mb": 512},
         )
-        self._machines, self._sent = machines, 0
-        self._flights = folder / "flights.parquet"
-        prepare(self._flights)
+        self._machines, self._folder = machines, folder
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(folder)
+            self.catalog = load_catalog(self.settings.catalog)
+        self._flights, _ = flights(folder / "flights.parquet", days=5, late_days=())
 
     def start(self, *arguments: str) -> processes.Process:
         command = [sys.executable, "-m", "trilayer.cli", *arguments]
-        return self._machines.start(
-            f"trilayer-{arguments[0]}", command, self.settings.environment()
-        )
+        env = self.settings.environment() | {"PYTHONPATH": str(self._folder)}
+        return self._machines.start(f"trilayer-{arguments[0]}", command, env)
 
     def run(self, *arguments: str) -> None:
         """A command that must end well."""
@@ -177,21 +171,18 @@ class Project:
         until(lambda: processes.exit_status(process) is not None, timeout_s=180)
         assert processes.exit_status(process) == 0, processes.log_tail(process)
 
-    def replay(self, flights: int) -> None:
-        """Sends the next `flights`, and returns when a tick that began after them has settled: a
-        cut has them all.
+    def send(self, number: int) -> None:
+        """Sends the next flights, and returns when a tick that began after them has settled: a cut
+        has them all.
         """
-        self.run(
-            "replay",
-            str(self._flights),
-            "--stream",
-            "flights",
-            "--skip",
-            str(self._sent),
-            "--limit",
-            str(flights),
-        )
-        self._sent += flights
+        (stream,) = self.catalog.streams
+        with Log(self.settings.bootstrap_servers) as log:
+            log.ensure(stream)
+        producer = KafkaProducer(bootstrap_servers=self.settings.bootstrap_servers)
+        for value in self._flights[:number]:
+            producer.send(stream.topic, value)
+        producer.close()
+        del self._flights[:number]
         moment, settle_ms = now_ms(), self.settings.settle_ms
         until(lambda: latest_tick(now_ms(), self.settings.tick_ms, settle_ms) > moment)
 
@@ -214,11 +205,13 @@ def machines(tmp_path, shared_classes) -> Iterator[Machines]:
         machines.end()
 
 
-def test_both_layers_run_on_a_cluster_and_every_flight_is_counted_once(machines, tmp_path):
-    project = Project(tmp_path, machines, machines.start_kafka(), machines.start_spark())
+def test_both_layers_run_on_a_cluster_and_every_flight_is_counted_once(
+    machines, tmp_path, broker, new_topic
+):
+    project = Project(tmp_path, machines, broker.bootstrap, new_topic(), machines.start_spark())
     ready = tmp_path / "speed.ready"
     speed = project.start("speed", "run", "--ready-file", str(ready))
-    project.replay(3_000)
+    project.send(3_000)
 
     def runs() -> bool:
         assert processes.is_alive(speed), processes.log_tail(speed)
@@ -226,14 +219,14 @@ def test_both_layers_run_on_a_cluster_and_every_flight_is_counted_once(machines,
 
     until(runs, timeout_s=90)
     with serving_layer.connect(
-        catalog, project.settings, Store(project.settings.store)
+        project.catalog, project.settings, Store(project.settings.store)
     ) as connection:
         until(lambda: counted(connection)["speed"] == 3_000, timeout_s=90)
         assert machines.applications("active") == ["trilayer-speed"]
 
         project.run("batch", "run")
         assert counted(connection) == {"batch": 3_000, "speed": 0, "merged": 3_000}
-        project.replay(500)
+        project.send(500)
         until(
             lambda: counted(connection) == {"batch": 3_000, "speed": 500, "merged": 3_500},
             timeout_s=60,
