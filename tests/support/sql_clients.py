@@ -14,7 +14,6 @@ A value of an answer is null, true, false, a text or a list. Numbers, times and 
 bytes are hexadecimal, and an interval is its months, days and microseconds.
 """
 
-import contextlib
 import datetime
 import decimal
 import hashlib
@@ -40,8 +39,9 @@ from trilayer_core.runtime import jars
 from trilayer_core.runtime.file_lock import exclusive
 
 SOURCES = PROJECT / "tests" / "clients"
-BUILT = PROJECT / ".trilayer" / "tests-clients"
-"""What is fetched and built for the clients, and what Go and npm keep."""
+BUILT = JARS.parent / "tests-clients"
+"""What is fetched and built for the clients, and what Go and npm keep: once for this user, as jars.
+"""
 
 NULL = "\\N"
 PATIENCE_S = 120
@@ -292,16 +292,20 @@ def _jdbc():
 def _node():
     if not (shutil.which("node") and shutil.which("npm")):
         pytest.skip(f"Node.js with npm is not installed; {INSTALL}")
-    folder = SOURCES / "node"
+    packages = sorted((SOURCES / "node").glob("package*.json"))
     install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
-    with _made("node", folder.glob("package*.json"), folder / "node_modules") as is_stale:
-        if is_stale:
-            subprocess.run([*install, "--cache", BUILT / "npm"], cwd=folder, check=True)
-    return Program(["node", folder / "client.js"], TZ="UTC")
+
+    def make(folder):
+        for file in packages:
+            shutil.copy(file, folder)
+        subprocess.run([*install, "--cache", BUILT / "npm"], cwd=folder, check=True)
+
+    modules = made("node", packages, make) / "node_modules"
+    return Program(["node", SOURCES / "node" / "client.js"], TZ="UTC", NODE_PATH=str(modules))
 
 
 def _go(library):
-    folder, program = SOURCES / "go", BUILT / "go-client"
+    sources = SOURCES / "go"
     if not shutil.which("go"):
         pytest.skip(f"Go is not installed; {INSTALL}")
     environment = os.environ | {
@@ -312,26 +316,31 @@ def _go(library):
     }
 
     def go(*arguments, **options):
-        return subprocess.run(["go", *arguments], cwd=folder, env=environment, **options)
+        return subprocess.run(["go", *arguments], cwd=sources, env=environment, **options)
 
     if (asked := go("env", "GOVERSION", capture_output=True, text=True, check=False)).returncode:
         pytest.skip(f"pgx needs a newer Go, from go.dev/dl: {asked.stderr.strip()}")
-    with _made("go", folder.iterdir(), program) as is_stale:
-        if is_stale:
-            # Go compiles its own library, too, in a quarter less time without inlining.
-            go("build", "-gcflags=all=-l", "-o", program, ".", check=True)
-    return Program([program, library])
+
+    def make(folder):
+        # Go compiles its own library, too, in a quarter less time without inlining.
+        go("build", "-gcflags=all=-l", "-o", folder / "client", ".", check=True)
+
+    return Program([made("go", sources.iterdir(), make) / "client", library])
 
 
-@contextlib.contextmanager
-def _made(name, sources, result):
-    """Whether a result must be made again of its sources, by one process at a time."""
-    stamp = BUILT / f"{name}.sha256"
+def made(name, sources, make):
+    """A folder that `make` has filled for the present content of some sources, by one process at a
+    time.
+    """
+    texts = b"".join(path.read_bytes() for path in sorted(sources))
+    folder = BUILT / f"{name}-{hashlib.sha256(texts).hexdigest()[:12]}"
     with exclusive(BUILT / f"{name}.lock"):
-        texts = b"".join(path.read_bytes() for path in sorted(sources))
-        digest = hashlib.sha256(texts).hexdigest()
-        yield not (result.exists() and stamp.exists() and stamp.read_text() == digest)
-        stamp.write_text(digest)
+        if not (folder / ".ready").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            (folder / ".ready").touch()
+    return folder
 
 
 CLIENTS = {
