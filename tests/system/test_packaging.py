@@ -109,7 +109,10 @@ def trilayer(installed):
 
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_without_extras_both_layers_answer(wheel, tmp_path_factory, tmp_path, broker, new_topic):
+def test_without_extras_both_layers_answer(
+    wheel, tmp_path_factory, tmp_path, broker, new_topic, spark_connect
+):
+    """The batch layer on a Spark server, the speed layer with a driver of its own."""
     python, site = environment(wheel, tmp_path_factory.mktemp("bare"))
     (metadata,) = site.glob("trilayer-*.dist-info/METADATA")
     assert len(required(message_from_string(metadata.read_text()).get_all("Requires-Dist"))) <= 12
@@ -117,7 +120,9 @@ def test_without_extras_both_layers_answer(wheel, tmp_path_factory, tmp_path, br
     def trilayer(*arguments):
         return run(python, "-P", "-m", "trilayer.cli", *arguments, cwd=tmp_path)
 
-    project = Project(tmp_path, broker.bootstrap, new_topic(), spark_master="local[2]")
+    project = Project(
+        tmp_path, broker.bootstrap, new_topic(), spark_master="local[2]", spark_remote=spark_connect
+    )
     project.produce(40, broken=1)
     wait_for_settled_tick(project)
     trilayer("batch", "run")
