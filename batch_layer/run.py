@@ -73,7 +73,7 @@ class BatchLayer:
         full: bool = False,
         accept_loss: bool = False,
         accept_clock: bool = False,
-        tell: Callable[[str], None] = lambda far: None,
+        report: Callable[[str], None] = lambda far: None,
     ) -> Publication:
         """Runs the steps cut, ingest, recompute, reconcile and publish.
 
@@ -86,7 +86,7 @@ class BatchLayer:
                 ingested records, and to record the loss.
             accept_clock: Whether to continue if a recorded T, or the stamps of the newest records,
                 are later than now, as `choose_t` and `cut` explain.
-            tell: Called with the progress.
+            report: Called with the progress.
 
         Returns:
             The new publication; or the one in force, if it already has this T and these
@@ -99,7 +99,7 @@ class BatchLayer:
         with self._lock(), self._engine() as engine:
             PointerFile(self.project.store).check_not_held()
             sinks = bool(self.project.catalog.sinks)
-            tell(how_far("cut", sinks=sinks))
+            report(how_far("cut", sinks=sinks))
             # First, because an accepted loss begins an origin, and a cut counts in one origin.
             if accept_loss:
                 self._accept_losses()
@@ -109,13 +109,13 @@ class BatchLayer:
                 return covering
             run = self._cut(t_ms, full, accept_clock)
             for stream in self.project.catalog.streams:
-                tell(how_far("ingest", stream.name, sinks=sinks))
+                report(how_far("ingest", stream.name, sinks=sinks))
                 self._ingest(stream, run, engine, accept_loss)
-            tell(how_far("recompute", sinks=sinks))
+            report(how_far("recompute", sinks=sinks))
             recomputed = recompute(self.project, run, engine)
-            tell(how_far("reconcile", sinks=sinks))
+            report(how_far("reconcile", sinks=sinks))
             reconciled = self._reconcile(run, recomputed)
-            tell(how_far("publish", sinks=sinks))
+            report(how_far("publish", sinks=sinks))
             return self._publish(run, recomputed, reconciled)
 
     # -- the steps by themselves -------------------------------------------------------------------

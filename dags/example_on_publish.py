@@ -26,10 +26,10 @@ with DAG(
 ):
 
     @task(doc_md="Returns the content of the newest event of the view's Asset.")
-    def tell(triggering_asset_events: Any = None) -> dict:
+    def report(triggering_asset_events: Any = None) -> dict:
         """Returns the content of the newest event of the view's Asset."""
         # Several events, in no order, if the view was published more than once.
         events = triggering_asset_events[view]
         return dict(max(events, key=lambda event: event.timestamp).extra)
 
-    tell()
+    report()

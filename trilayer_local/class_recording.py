@@ -27,7 +27,7 @@ def main(unfinished: str) -> None:
 
     Its JVM writes the archive when it ends.
     """
-    _tell("starting Spark")
+    _report("starting Spark")
     settings = load_settings(spark_master="local[1]")
     port = free_port()
     conf = {
@@ -39,9 +39,9 @@ def main(unfinished: str) -> None:
     settings = settings.model_copy(update={"spark_conf": settings.spark_conf | conf})
     spark = session("trilayer-classes", settings, memory_mb=512)
     with TemporaryDirectory() as folder:
-        _tell("queries")
+        _report("queries")
         _work(spark, f"{folder}/own")
-        _tell("a stream")
+        _report("a stream")
         stream = (
             spark.readStream.schema("id bigint, value string")
             .parquet(f"{folder}/own/events")
@@ -51,7 +51,7 @@ def main(unfinished: str) -> None:
         stream.option("checkpointLocation", f"{folder}/checkpoint").trigger(
             availableNow=True
         ).start().awaitTermination()
-        _tell("a remote session")
+        _report("a remote session")
         # In a process of its own, since one has either a driver or a remote session.
         command = [
             sys.executable,
@@ -63,7 +63,7 @@ def main(unfinished: str) -> None:
             f"{folder}/remote",
         ]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-    _tell("writing the archive")
+    _report("writing the archive")
     spark.stop()
     gateway = SparkContext._gateway
     assert gateway
@@ -72,7 +72,7 @@ def main(unfinished: str) -> None:
     gateway.proc.wait()
 
 
-def _tell(step: str) -> None:
+def _report(step: str) -> None:
     sys.stdout.write(f"{step}\n")
     sys.stdout.flush()
 

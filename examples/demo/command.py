@@ -57,7 +57,7 @@ def demo(
                 else:
                     if not isinstance(step, operation.Alerted):  # which are shown above the table
                         watch.pause()
-                    _tell(step, loaded)
+                    _report(step, loaded)
                 if isinstance(step, operation.Replaying):
                     watch.total = step.total
                 elif isinstance(step, operation.ComparedWithTruth):
@@ -73,7 +73,7 @@ def demo(
     sys.exit(0 if verified and correct else 1)
 
 
-def _tell(step: Step, demo: Demo) -> None:
+def _report(step: Step, demo: Demo) -> None:
     match step:
         case operation.Preparing():
             out.print(f"[bold]1[/] {demo.what}")

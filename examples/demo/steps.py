@@ -379,7 +379,7 @@ def _answered(connection: Connection, demo: Demo, p: Project, prepared: Prepared
 
 def _verified(p: Project) -> Iterator[Step]:
     yield Verifying()
-    yield Verified(verification(p, tell=partial(logger.info, "verify: %s")))
+    yield Verified(verification(p, report=partial(logger.info, "verify: %s")))
 
 
 # -- an example with alerts ------------------------------------------------------------------------

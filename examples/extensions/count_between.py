@@ -15,12 +15,16 @@ class CountBetween(Aggregate):
     high: int = 0
     kind = "count_between"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires whole numbers, and bounds in the right order."""
         if types["value"] not in ("int", "bigint"):
-            raise DefinitionError(f"{what} must be over an int or a bigint; got {types['value']}")
+            raise DefinitionError(
+                f"{subject} must be over an int or a bigint; got {types['value']}"
+            )
         if self.low > self.high:
-            raise DefinitionError(f"{what} must have low <= high; got {self.low} and {self.high}")
+            raise DefinitionError(
+                f"{subject} must have low <= high; got {self.low} and {self.high}"
+            )
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         """One number, which the layers count and add up."""

@@ -23,7 +23,7 @@ from trilayer_core.store.publications import Publications
 logger = logging.getLogger("trilayer.late")
 
 
-async def tell(late_after_s: int, context: dict[str, Any] | None = None) -> str:
+async def report_late(late_after_s: int, context: dict[str, Any] | None = None) -> str:
     """Reports that the batch is late, if the version in force is, and returns the message.
 
     A run that ends late is no reason by itself: it may be a backfill, or another run may have

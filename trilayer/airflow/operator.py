@@ -151,7 +151,7 @@ class TrilayerOperator(BaseOperator):
                 for line in self._process.stderr:
                     if line.strip():
                         tail.append(line.strip())
-                        self._tell(line.rstrip())
+                        self._report(line.rstrip())
                 status = self._process.wait()
             except AirflowTaskTimeout:
                 raise AirflowTaskTimeout(
@@ -208,7 +208,7 @@ class TrilayerOperator(BaseOperator):
         self.log.info("skipped: %s", why)
         raise AirflowSkipException(why)
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         """Logs a line of the command's log at its own level, without a second timestamp."""
         match = LOG_LINE.fullmatch(line)
         if match:

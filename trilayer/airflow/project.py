@@ -12,7 +12,7 @@ from airflow.sdk import Asset, CronDataIntervalTimetable
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from trilayer.airflow.late import tell
+from trilayer.airflow.late import report_late
 from trilayer.airflow.notifications import run_failed, task_failed
 from trilayer_core.definitions.catalog import Catalog, load_catalog
 from trilayer_core.errors import SettingsError
@@ -108,14 +108,16 @@ class ScheduledProject(Scheduling):
 
         The previous cut is the start of the interval at whose end the run was created; too far is
         `late_after` intervals. It is counted from the run's creation, because the interval of a
-        backfill is long past. `tell` then asks what is in force.
+        backfill is long past. `report_late` then asks what is in force.
         """
         every_s = self.settings.batch.every_s
         return DeadlineAlert(
             name=f"the cut lags by more than {self.settings.late_after} intervals",
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             interval=timedelta(seconds=max(self.settings.late_after_s - every_s, 1)),
-            callback=AsyncCallback(tell, kwargs={"late_after_s": self.settings.late_after_s}),
+            callback=AsyncCallback(
+                report_late, kwargs={"late_after_s": self.settings.late_after_s}
+            ),
         )
 
 

@@ -120,7 +120,7 @@ def run(
             "a run takes --wait, which chooses T, or --until, which names it; got both"
         )
     p = project()
-    with shown("Batch run", echo=logger.info) as tell:
+    with shown("Batch run", echo=logger.info) as report:
         outcome = operation.whole_run(
             p,
             until_ms=_ms(until),
@@ -128,7 +128,7 @@ def run(
             accept_loss=accept_loss,
             accept_clock=accept_clock,
             wait=wait,
-            tell=tell,
+            report=report,
         )
     _print_outcome(p.store, outcome, as_json)
     if not as_json:

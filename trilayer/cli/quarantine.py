@@ -203,8 +203,8 @@ def replay(
     with the same file: what it had sent is found in the log and not sent twice.
     """
     p = project()
-    with shown("Sending corrected events", echo=err.print, console=err, after_s=2.0) as tell:
-        sent = send_corrections(p, file, again=again, tell=tell)
+    with shown("Sending corrected events", echo=err.print, console=err, after_s=2.0) as report:
+        sent = send_corrections(p, file, again=again, report=report)
     for line in sent.rejected:
         err.print(f"[red]not sent:[/] {escape(line)}", soft_wrap=True)
     before = f"; {sent.before} had been sent before" if sent.before else ""

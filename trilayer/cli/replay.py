@@ -70,9 +70,9 @@ def replay(
     with Log(p.settings.bootstrap_servers) as log:
         log.ensure(target, p.settings.replication_factor)
     servers = p.settings.bootstrap_servers
-    with _shown(stream) as tell:
+    with _shown(stream) as report:
         sent = send(
-            events, target, servers, file.name, rate=rate, skip=skip, limit=limit, tell=tell
+            events, target, servers, file.name, rate=rate, skip=skip, limit=limit, report=report
         )
     for line in summary(sent, target, encoding):
         out.print(markup.escape(line))
@@ -120,8 +120,8 @@ def _shown(stream: str) -> Iterator[Callable[[Sent, float, float], None]]:
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task(f"replay {stream}", total=1.0, sent=0, speed="")
 
-        def tell(sent: Sent, done: float, elapsed_s: float) -> None:
+        def report(sent: Sent, done: float, elapsed_s: float) -> None:
             speed = f"{sent.events / max(elapsed_s, 1e-9):,.0f}/s"
             progress.update(task, completed=done, sent=sent.events, speed=speed)
 
-        yield tell
+        yield report

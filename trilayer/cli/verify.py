@@ -40,8 +40,8 @@ def verify(
     if server is not None:
         _verify_server(p, server, as_json=as_json)
         return
-    with shown("Verifying", echo=logger.info) as tell:
-        result = verification(p, tell=tell)
+    with shown("Verifying", echo=logger.info) as report:
+        result = verification(p, report=report)
     if as_json:
         _print_json(result)
     else:
@@ -51,8 +51,8 @@ def verify(
 
 
 def _verify_server(p: Project, url: str, *, as_json: bool) -> None:
-    with shown("Verifying the server", echo=logger.info) as tell:
-        result = server_verification(p, url, tell)
+    with shown("Verifying the server", echo=logger.info) as report:
+        result = server_verification(p, url, report)
     if as_json:
         print_json(vars(result) | {"clean": result.clean})
     else:

@@ -51,7 +51,7 @@ def whole_run(
     accept_loss: bool,
     accept_clock: bool,
     wait: bool,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Outcome:
     """Performs a run from cut to delivery.
 
@@ -62,29 +62,29 @@ def whole_run(
         accept_loss: As for `BatchLayer.run`.
         accept_clock: As for `BatchLayer.run`.
         wait: Whether to wait first for a T that covers every event that is in the log now.
-        tell: Called with the progress.
+        report: Called with the progress.
     """
     before = Publications(p.store).in_force()
     if wait:
         PointerFile(p.store).check_not_held()
         t_ms = t_of_all(p)
-        tell(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
+        report(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
         wait_until_settled(p, t_ms)
     published = layer(p).run(
         until_ms=until_ms,
         full=full,
         accept_loss=accept_loss,
         accept_clock=accept_clock,
-        tell=tell,
+        report=report,
     )
     is_new = before is None or before.version != published.version
-    return Outcome(published, is_new, deliver_all(p, tell))
+    return Outcome(published, is_new, deliver_all(p, report))
 
 
-def deliver_all(p: Project, tell: Callable[[str], None] = lambda far: None) -> SinkError | None:
+def deliver_all(p: Project, report: Callable[[str], None] = lambda far: None) -> SinkError | None:
     """Delivers to all sinks. Returns the error, to be raised after everything else is reported."""
     try:
-        deliver(p, p.catalog.sinks, tell)
+        deliver(p, p.catalog.sinks, report)
     except SinkError as error:
         return error
     return None

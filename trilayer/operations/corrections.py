@@ -82,7 +82,7 @@ class Sent:
     rejected: list[str] = field(default_factory=list)
 
 
-def send_corrections(p: Project, file: Path, *, again: bool, tell: Callable[[str], None]) -> Sent:
+def send_corrections(p: Project, file: Path, *, again: bool, report: Callable[[str], None]) -> Sent:
     """Sends the corrections in a file.
 
     Only one replay runs at a time on a store, because two could send an event twice.
@@ -91,14 +91,14 @@ def send_corrections(p: Project, file: Path, *, again: bool, tell: Callable[[str
         p: The project with the quarantine.
         file: JSON Lines, as `quarantine list --jsonl` prints them, with `value` corrected.
         again: Whether to send also those that were sent before.
-        tell: Called with the progress.
+        report: Called with the progress.
 
     Raises:
         UsageError: The file does not exist.
         EnvironmentFault: The broker does not answer; the message says what was sent.
     """
     with p.store.lock(layout.QUARANTINE_LOCK, "a quarantine replay"), ExitStack() as stack:
-        replay = _Replay(p, again, tell, stack)
+        replay = _Replay(p, again, report, stack)
         replay.run(list(_lines(file)))
         return replay.sent
 
@@ -201,10 +201,10 @@ class _Replay:
     """One replay of a file of corrections."""
 
     def __init__(
-        self, p: Project, again: bool, tell: Callable[[str], None], stack: ExitStack
+        self, p: Project, again: bool, report: Callable[[str], None], stack: ExitStack
     ) -> None:
         self.sent = Sent()
-        self._p, self._again, self._tell, self._stack = p, again, tell, stack
+        self._p, self._again, self._report, self._stack = p, again, report, stack
         self._seen: dict[tuple[str, int, int, int], _Correction] = {}
         self._with_its_key: set[tuple[str, int, int, int]] = set()
 
@@ -216,28 +216,30 @@ class _Replay:
                 read.append(_Correction.of(self._p, raw, where))
             except UsageError as error:
                 self.sent.rejected.append(str(error))
-        named = {one.key for one in read}
+        named = {correction.key for correction in read}
         held = {
             event.key: event
-            for stream in {one.stream.name: one.stream for one in read}.values()
+            for stream in {
+                correction.stream.name: correction.stream for correction in read
+            }.values()
             for event in quarantined(self._p.store, stream)
             if event.key in named
         }
         due = []
-        for one in read:
+        for correction in read:
             try:
-                self._check(one, held.get(one.key))
-                if self._is_sent(one):
+                self._check(correction, held.get(correction.key))
+                if self._is_sent(correction):
                     self.sent.before += 1
                 else:
-                    due.append(one)
+                    due.append(correction)
             except UsageError as error:
                 self.sent.rejected.append(str(error))
         due = self._fitting(due)
-        for number, one in enumerate(due):
-            self._tell(f"{number:,} of {len(due):,} events")
+        for number, correction in enumerate(due):
+            self._report(f"{number:,} of {len(due):,} events")
             try:
-                self._send(one)
+                self._send(correction)
                 self.sent.now += 1
             except UsageError as error:
                 self.sent.rejected.append(str(error))
@@ -252,10 +254,15 @@ class _Replay:
         """Returns the corrections that fit their schema, as the parser of both layers decides."""
         reasons: dict[tuple[str, int, int, int], str | None] = {}
         with batch_spark(self._p.settings) as start_spark:
-            for stream in {one.stream.name: one.stream for one in due}.values():
-                self._tell(f"parsing the corrections of {stream.name}")
-                theirs = [one for one in due if one.stream.name == stream.name]
-                values = [(n, one.encoded, one.record_key) for n, one in enumerate(theirs)]
+            for stream in {
+                correction.stream.name: correction.stream for correction in due
+            }.values():
+                self._report(f"parsing the corrections of {stream.name}")
+                theirs = [correction for correction in due if correction.stream.name == stream.name]
+                values = [
+                    (n, correction.encoded, correction.record_key)
+                    for n, correction in enumerate(theirs)
+                ]
                 rows = start_spark().createDataFrame(
                     values, "_place int, _value binary, _key binary"
                 )
@@ -263,12 +270,12 @@ class _Replay:
                 for row in parsed.select("_place", REJECT).collect():
                     reasons[theirs[row["_place"]].key] = row[REJECT]
         self.sent.rejected += [
-            f"{one.where}: `value` must fit the schema, or it comes back to quarantine;"
-            f" {reasons[one.key]}"
-            for one in due
-            if reasons[one.key] is not None
+            f"{correction.where}: `value` must fit the schema, or it comes back to quarantine;"
+            f" {reasons[correction.key]}"
+            for correction in due
+            if reasons[correction.key] is not None
         ]
-        return [one for one in due if reasons[one.key] is None]
+        return [correction for correction in due if reasons[correction.key] is None]
 
     @cached_property
     def _log(self) -> Log:
@@ -291,7 +298,7 @@ class _Replay:
         self._stack.callback(finish, producer)
         return producer
 
-    def _check(self, one: _Correction, event: Quarantined | None) -> None:
+    def _check(self, correction: _Correction, event: Quarantined | None) -> None:
         """Checks that the line corrects an event in quarantine, and that it is the first to do so.
 
         Raises:
@@ -299,28 +306,33 @@ class _Replay:
         """
         if event is None:
             raise UsageError(
-                f"{one.where} must name an event in quarantine; got {one.stream.name} {one.place}"
+                f"{correction.where} must name an event in quarantine; got {correction.stream.name}"
+                f" {correction.place}"
             )
-        if one.key in self._seen:
-            line = self._seen[one.key].where.rpartition(":")[2]
+        if correction.key in self._seen:
+            line = self._seen[correction.key].where.rpartition(":")[2]
             raise UsageError(
-                f"{one.where} must name an event of its own; got {one.place}, which line {line}"
+                f"{correction.where} must name an event of its own; got {correction.place}, which"
+                f" line {line}"
                 " names too"
             )
         if event.is_cut:
             raise UsageError(
-                f"{one.where} must name an event that is kept whole; of {one.place} only the"
+                f"{correction.where} must name an event that is kept whole; of {correction.place}"
+                " only the"
                 " beginning is until the next batch run; run `trilayer batch run` and list it again"
             )
-        if event.text == one.value:
+        if event.text == correction.value:
             raise UsageError(
-                f"{one.where}: `value` must be corrected; it is as it was: {event.reason}"
+                f"{correction.where}: `value` must be corrected; it is as it was: {event.reason}"
             )
-        self._seen[one.key] = one
-        if event.value is not None and one.record_key == key_of(one.stream, event.value):
-            self._with_its_key.add(one.key)
+        self._seen[correction.key] = correction
+        if event.value is not None and correction.record_key == key_of(
+            correction.stream, event.value
+        ):
+            self._with_its_key.add(correction.key)
 
-    def _is_sent(self, one: _Correction) -> bool:
+    def _is_sent(self, correction: _Correction) -> bool:
         """Returns whether an earlier replay has sent it and it is not to be sent again.
 
         Raises:
@@ -328,43 +340,45 @@ class _Replay:
                 unknown whether it has sent this one.
         """
         store = self._p.store
-        if store.exists(one.intent) and self._settle(one):
+        if store.exists(correction.intent) and self._settle(correction):
             return True
-        if self._again or not store.exists(one.marker):
+        if self._again or not store.exists(correction.marker):
             return False
-        if store.read_document(one.marker, Replayed).value == one.digest:
+        if store.read_document(correction.marker, Replayed).value == correction.digest:
             return True
         raise UsageError(
-            f"{one.where}: {one.place} must not be replayed twice; another correction of it was"
+            f"{correction.where}: {correction.place} must not be replayed twice; another correction"
+            " of it was"
             " sent before; --again sends this one, too"
         )
 
-    def _settle(self, one: _Correction) -> bool:
+    def _settle(self, correction: _Correction) -> bool:
         """Returns whether an event that an interrupted replay was about to send is in the log.
 
         It must be in the log with the value that the file has now. Deletes the record of the
         intent.
         """
-        intent = self._p.store.read_document(one.intent, Sending)
-        topic = self._log.topic(one.stream)
-        header = (ORIGIN_HEADER, one.header)
-        partition = one.partition if intent.partition is None else intent.partition
+        intent = self._p.store.read_document(correction.intent, Sending)
+        topic = self._log.topic(correction.stream)
+        header = (ORIGIN_HEADER, correction.header)
+        partition = correction.partition if intent.partition is None else intent.partition
         offset = self._log.find_header(topic, partition, intent.start, header)
         beginning = self._log.beginning(topic).get(partition, 0)
         if offset is not None:
-            self._mark(one, f"{partition}:{offset}", intent.value)
-            return intent.value == one.digest
+            self._mark(correction, f"{partition}:{offset}", intent.value)
+            return intent.value == correction.digest
         if beginning > intent.start and not self._again:
             raise UsageError(
-                f"{one.where}: it is unknown whether {one.place} was sent: a replay was"
+                f"{correction.where}: it is unknown whether {correction.place} was sent: a replay"
+                " was"
                 f" interrupted, and retention took offsets [{intent.start}, {beginning}) of"
                 f" partition {partition} of topic {topic.name!r}, where it would be; --again"
                 " sends it all the same"
             )
-        self._p.store.delete(one.intent)
+        self._p.store.delete(correction.intent)
         return False
 
-    def _send(self, one: _Correction) -> None:
+    def _send(self, correction: _Correction) -> None:
         """Sends the event.
 
         Raises:
@@ -372,20 +386,20 @@ class _Replay:
             EnvironmentFault: The broker does not answer.
         """
         store = self._p.store
-        topic = self._log.topic(one.stream)
-        partition = self._partition(one, len(topic.partitions))
+        topic = self._log.topic(correction.stream)
+        partition = self._partition(correction, len(topic.partitions))
         end = self._log.end(topic)[partition]
-        other = partition if partition != one.partition else None
-        store.write_document(one.intent, Sending(end, one.digest, now_ms(), other))
+        other = partition if partition != correction.partition else None
+        store.write_document(correction.intent, Sending(end, correction.digest, now_ms(), other))
         failpoint("quarantine.before-send")
         try:
             # The partition is written down before, so that only this one is searched if it is
             # unknown whether the event was sent.
             future = self._producer.send(
-                one.stream.topic,
-                one.value.encode(),
-                key=one.record_key,
-                headers=[(ORIGIN_HEADER, one.header)],
+                correction.stream.topic,
+                correction.value.encode(),
+                key=correction.record_key,
+                headers=[(ORIGIN_HEADER, correction.header)],
                 partition=partition,
             )
             sent = future.get(timeout=40)
@@ -393,30 +407,33 @@ class _Replay:
             if isinstance(error, RetriableError):
                 # After any of these errors the event may still be in the log.
                 raise EnvironmentFault(
-                    f"{one.where}: it is unknown whether the event was sent: the broker has not"
+                    f"{correction.where}: it is unknown whether the event was sent: the broker has"
+                    " not"
                     f" acknowledged it; got {type(error).__name__}: {error}; run the same command"
                     " again: it looks for the event in the log, and sends what is not there"
                 ) from None
-            store.delete(one.intent)
-            raise UsageError(f"{one.where}: the broker must take the event; got {error}") from None
+            store.delete(correction.intent)
+            raise UsageError(
+                f"{correction.where}: the broker must take the event; got {error}"
+            ) from None
         failpoint("quarantine.after-send")
-        self._mark(one, f"{sent.partition}:{sent.offset}", one.digest)
+        self._mark(correction, f"{sent.partition}:{sent.offset}", correction.digest)
 
-    def _partition(self, one: _Correction, partitions: int) -> int:
+    def _partition(self, correction: _Correction, partitions: int) -> int:
         """Returns the partition of the replaced event, or that of its key if it has another.
 
         Whoever sent the event may have chosen the partition of its key in another way than Kafka's
         producers do by default.
         """
-        key = one.record_key
-        if key is None or one.key in self._with_its_key:
-            return one.partition
+        key = correction.record_key
+        if key is None or correction.key in self._with_its_key:
+            return correction.partition
         return partition_of(key, partitions)
 
-    def _mark(self, one: _Correction, to: str, value: str) -> None:
-        self._p.store.write_document(one.marker, Replayed(to, now_ms(), value))
+    def _mark(self, correction: _Correction, to: str, value: str) -> None:
+        self._p.store.write_document(correction.marker, Replayed(to, now_ms(), value))
         failpoint("quarantine.after-marker")
-        self._p.store.delete(one.intent)
+        self._p.store.delete(correction.intent)
 
 
 def _lines(file: Path) -> Iterator[tuple[str, bytes]]:

@@ -46,7 +46,7 @@ class SinkHas:
 
 
 def deliver(
-    p: Project, sinks: Sequence[Sink], tell: Callable[[str], None] = lambda far: None
+    p: Project, sinks: Sequence[Sink], report: Callable[[str], None] = lambda far: None
 ) -> dict[str, Delivered]:
     """Delivers the publication in force to each of the sinks that has not received it.
 
@@ -55,7 +55,7 @@ def deliver(
     Args:
         p: The project.
         sinks: Sinks of its catalog.
-        tell: Called with the progress.
+        report: Called with the progress.
 
     Returns:
         What each sink has now, by name; empty before the first publication.
@@ -66,7 +66,7 @@ def deliver(
     done: dict[str, Delivered] = {}
     failed: list[str] = []
     for sink in sinks:
-        tell(how_far("deliver", sink.name, sinks=True))
+        report(how_far("deliver", sink.name, sinks=True))
         with p.store.lock(layout.sink_lock(sink.name), f"a delivery to sink {sink.name!r}"):
             publication = Publications(p.store).in_force()
             if publication is None:

@@ -93,7 +93,7 @@ def send(
     rate: float = 0,
     skip: int = 0,
     limit: int | None = None,
-    tell: Callable[[Sent, float, float], None] = lambda sent, done, elapsed_s: None,
+    report: Callable[[Sent, float, float], None] = lambda sent, done, elapsed_s: None,
 ) -> Sent:
     """Sends events to the stream's topic until the broker has acknowledged all of them.
 
@@ -106,7 +106,7 @@ def send(
         rate: Events per second; 0 for no limit.
         skip: The number of events to skip at the beginning.
         limit: The maximum number of events to send.
-        tell: Called regularly with what was sent, the fraction of the work that is done, and the
+        report: Called regularly with what was sent, the fraction of the work that is done, and the
             time in seconds that it has taken.
 
     Raises:
@@ -150,7 +150,7 @@ def send(
                 time.sleep(max(0.0, sent.events / rate - elapsed))
             if sent.events % TELL_EVERY == 0:
                 done = events.progress()
-                tell(sent, done if limit is None else max(done, sent.events / limit), elapsed)
+                report(sent, done if limit is None else max(done, sent.events / limit), elapsed)
     except UsageError as error:
         raise UsageError(f"{error}; {sent.events:,} events were sent, those before it") from None
     except KeyboardInterrupt:

@@ -274,9 +274,9 @@ def _changelog(p: Project, changelog: Changelog, provenance: Provenance) -> Chan
 
 
 def _alerts(p: Project, running: Sequence[Any]) -> dict[str, AlertStatus]:
-    judge = next((process for process in running if process.name == "alerts"), None)
-    away = "their process is not running" if running and judge is None else ""
-    started_ms = parse_time(judge.started_at) if judge else None
+    alerts_process = next((process for process in running if process.name == "alerts"), None)
+    not_running = "their process is not running" if running and alerts_process is None else ""
+    started_ms = parse_time(alerts_process.started_at) if alerts_process else None
     published = Publications(p.store).in_force()
     memories = (published.memories if published else None) or {}
     alerts: dict[str, AlertStatus] = {}
@@ -287,23 +287,23 @@ def _alerts(p: Project, running: Sequence[Any]) -> dict[str, AlertStatus]:
         memory = memories.get(group.name)
         fault = _query_fault(p, layout.alerts_fault(group.name))
         for alert in group.alerts:
-            judging = generation if generation and alert.name in generation.alerts else None
-            note = away or fault or ("" if judging else "no event has been judged yet")
-            if judging and judging.alerts[alert.name] != alert.fingerprint and not fault:
+            current = generation if generation and alert.name in generation.alerts else None
+            note = not_running or fault or ("" if current else "no event has been judged yet")
+            if current and current.alerts[alert.name] != alert.fingerprint and not fault:
                 note = "the rule has changed since; the process of alerts must be started again"
             profile = (
-                judging.profiles.get(alert.profile.name) if judging and alert.profile else None
+                current.profiles.get(alert.profile.name) if current and alert.profile else None
             )
-            of_it = state if state and judging and state.generation == judging.number else None
+            of_it = state if state and current and state.generation == current.number else None
             if of_it and started_ms and not note:
                 note = stalled(of_it, started_ms, now_ms(), p.settings.alerts.boundary_s)
             alerts[alert.name] = AlertStatus(
                 stream=alert.source.name,
                 topic=alert.topic,
-                generation=judging.number if judging else None,
-                since=_moment(judging.created_ms) if judging else None,
-                why=judging.why if judging else "",
-                version=judging.version if judging else None,
+                generation=current.number if current else None,
+                since=_moment(current.created_ms) if current else None,
+                why=current.why if current else "",
+                version=current.version if current else None,
                 profile=profile.version if profile else None,
                 keys=of_it.keys if of_it else None,
                 judged=of_it.judged if of_it else None,
@@ -380,8 +380,8 @@ def _publication(p: Project, provenance: Provenance) -> PublicationStatus | None
     if not (provenance.version and provenance.t):
         return None
     published = Publications(p.store).in_force()
-    look = LastChecks(p.store).last(published) if published else None
-    lag_s = (now_ms() - max(parse_time(provenance.t), look.t_ms if look else 0)) / 1000
+    last_check = LastChecks(p.store).last(published) if published else None
+    lag_s = (now_ms() - max(parse_time(provenance.t), last_check.t_ms if last_check else 0)) / 1000
     ahead = lag_s < -p.settings.settle_s
     ages = [stream.lag.since_cut for stream in provenance.streams.values() if stream.lag]
     uncovered_s = max(ages, default=None)
@@ -395,6 +395,6 @@ def _publication(p: Project, provenance: Provenance) -> PublicationStatus | None
         late=ahead or max(lag_s, uncovered_s or 0) > p.settings.late_after_s,
         ahead=ahead,
         uncovered_s=None if uncovered_s is None else round(uncovered_s, 1),
-        looked_t=format_time(look.t_ms) if look else None,
+        looked_t=format_time(last_check.t_ms) if last_check else None,
         held=HeldStatus(by.who, by.why, format_time(by.since_ms // 1000 * 1000)) if by else None,
     )

@@ -147,7 +147,7 @@ def _failure_sql(guards: Sequence[Guard]) -> str:
     """The reason: the first expression that fails, and the values that it read."""
 
     def reason(guard: Guard) -> str:
-        failure = f"failed expression: {guard.what} could not be computed: {guard.written}"
+        failure = f"failed expression: {guard.subject} could not be computed: {guard.written}"
         if not guard.columns:
             return literal(failure)
         values = ", ".join(f"{literal(name)}, `{name}`" for name in guard.columns)

@@ -69,21 +69,21 @@ class Alert:
 
     def __post_init__(self) -> None:
         check_name(self.name, "name of an alert")
-        what = f"alert {self.name!r}"
+        subject = f"alert {self.name!r}"
         if not isinstance(self.source, Stream):
             raise DefinitionError(
-                f"source of {what} must be a Stream; got {type(self.source).__name__}"
+                f"source of {subject} must be a Stream; got {type(self.source).__name__}"
             )
-        check_key(self.key, what)
+        check_key(self.key, subject)
         if type(self.last) is not int or not 0 <= self.last <= MOST_LAST:
             raise DefinitionError(
-                f"last of {what} must be a number of events from 0 to {MOST_LAST}; got"
+                f"last of {subject} must be a number of events from 0 to {MOST_LAST}; got"
                 f" {self.last!r}"
             )
         object.__setattr__(self, "topic", self.topic or f"alerts.{self.source.name}")
-        check_topic(self.topic, what)
-        self._check_record_key(what)
-        self._check_profile(what)
+        check_topic(self.topic, subject)
+        self._check_record_key(subject)
+        self._check_profile(subject)
         for name, used in ((LAST, self.last), (PROFILE, self.profile)):
             if used and name in self.source.columns:
                 raise DefinitionError(
@@ -94,27 +94,27 @@ class Alert:
         # Parsed now, so that an error is raised where the alert is declared.
         _ = self.rule_sql
 
-    def _check_record_key(self, what: str) -> None:
+    def _check_record_key(self, subject: str) -> None:
         column = self.source.record_key
         if column is None or any(key.expression.sql.strip("`") == column for key in self.keys):
             return
         raise DefinitionError(
-            f"key of {what} must contain {column!r}, the key of the records of stream"
+            f"key of {subject} must contain {column!r}, the key of the records of stream"
             f" {self.source.name!r}, because the events of another key are in several partitions;"
             f" got {', '.join(key.name for key in self.keys)}"
         )
 
-    def _check_profile(self, what: str) -> None:
+    def _check_profile(self, subject: str) -> None:
         if self.profile is None:
             return
         if not isinstance(self.profile, View):
-            raise DefinitionError(f"profile of {what} must be a View; got {self.profile!r}")
+            raise DefinitionError(f"profile of {subject} must be a View; got {self.profile!r}")
         own = {key.name: key.type for key in self.keys}
         if any(key.window for key in self.profile.keys) or own != {
             key.name: key.type for key in self.profile.keys
         }:
             raise DefinitionError(
-                f"profile of {what} must be a view with the same key, {_listed(own)}; got"
+                f"profile of {subject} must be a view with the same key, {_listed(own)}; got"
                 f" {self.profile.name!r} with {', '.join(key.name for key in self.profile.keys)};"
                 " declare a view by that key, without a window"
             )
@@ -125,11 +125,13 @@ class Alert:
         return tuple(self._key(name, sql) for name, sql in key_expressions(self.key))
 
     def _key(self, name: str, sql: str) -> Key:
-        what = f"key {name!r} of alert {self.name!r}"
-        check_name(name, what)
-        expression = guarded(parse_expression(sql, self.source.columns, what), what, self.source)
+        subject = f"key {name!r} of alert {self.name!r}"
+        check_name(name, subject)
+        expression = guarded(
+            parse_expression(sql, self.source.columns, subject), subject, self.source
+        )
         if not is_orderable(expression.type):
-            raise DefinitionError(f"{what} must be {A_SCALAR}; got {expression.type}")
+            raise DefinitionError(f"{subject} must be {A_SCALAR}; got {expression.type}")
         return Key(name, expression)
 
     @cached_property

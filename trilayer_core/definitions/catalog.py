@@ -70,14 +70,14 @@ class Catalog:
     alerts: Sequence[Alert] = field(default=())
 
     def __post_init__(self) -> None:
-        for what, items, kind in (
+        for subject, items, kind in (
             ("views", self.views, View),
             ("queries", self.queries, Query),
             ("changelogs", self.changelogs, Changelog),
             ("alerts", self.alerts, Alert),
             ("tables", self.tables, Table),
         ):
-            check_all(f"{what} of a catalog", items, kind)
+            check_all(f"{subject} of a catalog", items, kind)
         if not self.views:
             raise DefinitionError("a catalog must have at least one view; got none")
         names = [view.name for view in self.views] + [query.name for query in self.queries]
@@ -284,22 +284,22 @@ class Catalog:
 _Named = TypeVar("_Named", Alert, Stream, View)
 
 
-def _named(what: str, name: str, items: Sequence[_Named]) -> _Named:
+def _named(subject: str, name: str, items: Sequence[_Named]) -> _Named:
     """The one of a catalog's items that has a name."""
     by_name = {item.name: item for item in items}
     if name not in by_name:
         raise UsageError(
-            f"{what} must be one of the catalog's; got {name!r}{did_you_mean(name, by_name)}"
+            f"{subject} must be one of the catalog's; got {name!r}{did_you_mean(name, by_name)}"
         )
     return by_name[name]
 
 
-def _check_declared_once(what: str, items: Iterable[Source | Table]) -> None:
+def _check_declared_once(subject: str, items: Iterable[Source | Table]) -> None:
     by_name: dict[str, Source | Table] = {}
     for item in items:
         if by_name.setdefault(item.name, item) != item:
             raise DefinitionError(
-                f"each {what} must be declared once; got two different ones named {item.name!r}"
+                f"each {subject} must be declared once; got two different ones named {item.name!r}"
             )
 
 

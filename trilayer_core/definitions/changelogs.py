@@ -37,22 +37,23 @@ class Changelog:
 
     def __post_init__(self) -> None:
         check_name(self.name, "name of a changelog")
-        what = f"changelog {self.name!r}"
+        subject = f"changelog {self.name!r}"
         if not isinstance(self.view, View):
-            raise DefinitionError(f"view of {what} must be a View; got {self.view!r}")
+            raise DefinitionError(f"view of {subject} must be a View; got {self.view!r}")
         if self.view.as_of_query:
             raise DefinitionError(
-                f"{what} must be of a view whose answer does not depend on the moment of a query;"
+                f"{subject} must be of a view whose answer does not depend on the moment of a"
+                " query;"
                 f" got {self.view.name!r}; use a tumbling or sliding window"
             )
         object.__setattr__(self, "topic", self.topic or self.name)
-        check_topic(self.topic, what)
+        check_topic(self.topic, subject)
         if not isinstance(self.compacted, bool):
             raise DefinitionError(
-                f"compacted of {what} must be True or False; got {self.compacted!r}"
+                f"compacted of {subject} must be True or False; got {self.compacted!r}"
             )
         if type(self.partitions) is not int or self.partitions < 1:
             raise DefinitionError(
-                f"partitions of {what} must be a whole number of at least 1; got"
+                f"partitions of {subject} must be a whole number of at least 1; got"
                 f" {self.partitions!r}"
             )

@@ -43,41 +43,41 @@ RANGES = {
 }
 
 
-def check_name(name: str, what: str) -> str:
+def check_name(name: str, subject: str) -> str:
     """Checks a name and returns it.
 
     Names are SQL identifiers that need no quotes. `__` and a leading `_` are reserved for trilayer.
     """
     if not isinstance(name, str) or not IDENTIFIER.match(name) or "__" in name:
         raise DefinitionError(
-            f"{what} must be lower-case letters, digits and single underscores, a letter first;"
+            f"{subject} must be lower-case letters, digits and single underscores, a letter first;"
             f" got {name!r}"
         )
     return name
 
 
-def check_topic(topic: str, what: str) -> None:
+def check_topic(topic: str, subject: str) -> None:
     """Raises DefinitionError unless Kafka takes the name of a topic."""
     if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
         raise DefinitionError(
-            f"topic of {what} must be 1 to 249 letters, digits, '.', '_' or '-', and not '.' or"
+            f"topic of {subject} must be 1 to 249 letters, digits, '.', '_' or '-', and not '.' or"
             f" '..'; got {topic!r}"
         )
 
 
-def check_different(what: str, names: Sequence[str]) -> None:
+def check_different(subject: str, names: Sequence[str]) -> None:
     """Raises DefinitionError if a name occurs twice."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise DefinitionError(f"{what} must have different names; got {', '.join(twice)} twice")
+        raise DefinitionError(f"{subject} must have different names; got {', '.join(twice)} twice")
 
 
-def check_all(what: str, items: object, kind: type) -> None:
+def check_all(subject: str, items: object, kind: type) -> None:
     """Raises DefinitionError unless all items of a list are of a class."""
     listed = items if isinstance(items, Iterable) and not isinstance(items, str) else [items]
     for item in listed:
         if listed is not items or not isinstance(item, kind):
-            raise DefinitionError(f"{what} must be a list of {kind.__name__}; got {item!r}")
+            raise DefinitionError(f"{subject} must be a list of {kind.__name__}; got {item!r}")
 
 
 def is_decimal(type_: str) -> bool:
@@ -114,14 +114,14 @@ def is_orderable(type_: str) -> bool:
     return type_ in SCALARS or is_decimal(type_)
 
 
-def normal_type(kind: exp.DataType, what: str = "a type") -> str:
+def normal_type(kind: exp.DataType, subject: str = "a type") -> str:
     """The normal spelling of a type in trilayer.
 
     This is Spark's simple string, such as `decimal(10,2)` or `struct<zipCode:int>`.
 
     Args:
         kind: The type.
-        what: What has the type, for messages.
+        subject: What has the type, for messages.
 
     Raises:
         DefinitionError: It has a decimal that Spark does not support, or a struct with fields whose
@@ -133,14 +133,15 @@ def normal_type(kind: exp.DataType, what: str = "a type") -> str:
         precision, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (0, 0)
         if not (1 <= precision <= 38 and scale <= precision):
             raise DefinitionError(
-                f"{what} must be decimal(p,s) with p from 1 to 38 and s from 0 to p; got {match[0]}"
+                f"{subject} must be decimal(p,s) with p from 1 to 38 and s from 0 to p; got"
+                f" {match[0]}"
             )
         return f"decimal({precision},{scale})"
 
     kind = kind.copy()
     for struct in kind.find_all(exp.DataType):
         if struct.is_type("struct"):
-            _check_fields([field.name for field in struct.expressions], what)
+            _check_fields([field.name for field in struct.expressions], subject)
     # The names of fields keep their spelling and their quotes; all else is in lower case.
     names = [_spelled(name) for name in kind.find_all(exp.Identifier)]
     for number, name in enumerate(list(kind.find_all(exp.Identifier))):
@@ -154,12 +155,12 @@ def _spelled(name: exp.Identifier) -> str:
     return name.sql("spark", identify=not re.fullmatch(r"[A-Za-z_]\w*", name.name, re.ASCII))
 
 
-def _check_fields(names: Sequence[str], what: str) -> None:
+def _check_fields(names: Sequence[str], subject: str) -> None:
     lower = [name.lower() for name in names]
     twice = [name for name in names if lower.count(name.lower()) > 1]
     if twice:
         raise DefinitionError(
-            f"{what} must be a struct of fields whose names differ in more than case; got"
+            f"{subject} must be a struct of fields whose names differ in more than case; got"
             f" {' and '.join(twice)}; leave out all but one"
         )
 
@@ -191,7 +192,7 @@ class Expression:
 def parse_expression(
     sql: str,
     schema: Mapping[str, str],
-    what: str,
+    subject: str,
     expect: str | None = None,
     *,
     parsed: bool = True,
@@ -201,7 +202,7 @@ def parse_expression(
     Args:
         sql: Spark SQL.
         schema: Column name to Spark type.
-        what: What the expression is, for messages.
+        subject: What the expression is, for messages.
         expect: The required type, such as "boolean" for a filter; None allows any.
         parsed: Whether the columns come from the parser, which only produces values that every
             engine can represent. Other values are replaced: broken UTF-8 with U+FFFD, and a time
@@ -212,7 +213,7 @@ def parse_expression(
             subquery, or a function whose result changes; or its type is unknown or not the expected
             one.
     """
-    expression, inference = checked(sql, schema, what)
+    expression, inference = checked(sql, schema, subject)
     own_type = inference.type(expression)
     if own_type.kind in INTERVALS:
         inference.refuse(
@@ -224,11 +225,11 @@ def parse_expression(
     type_ = schema[expression.name] if plain else _stored_type(expression, own_type)
     if type_ is None:
         raise DefinitionError(
-            f"type of {what} must be known; got {sql!r}, whose type is {_shown_type(own_type)};"
+            f"type of {subject} must be known; got {sql!r}, whose type is {_shown_type(own_type)};"
             f" write `cast({sql} as TYPE)`"
         )
     if expect is not None and type_ != expect:
-        raise DefinitionError(f"{what} must be {expect}; got {sql!r}, which is {type_}")
+        raise DefinitionError(f"{subject} must be {expect}; got {sql!r}, which is {type_}")
     # The author's own text is passed to Spark, in brackets. That is safe because sqlglot has
     # verified that it is exactly one expression.
     own = edited(sql, inference.edits).strip()
@@ -254,7 +255,7 @@ TIME is not among them: Spark adds the current date where it becomes a timestamp
 def checked(
     sql: str,
     schema: Mapping[str, str],
-    what: str,
+    subject: str,
     check: Callable[[exp.Expr], None] = lambda node: None,
 ) -> tuple[exp.Expr, Inference]:
     """Parses an expression and derives the types of its parts.
@@ -262,20 +263,20 @@ def checked(
     Args:
         sql: Spark SQL.
         schema: Column name to Spark type.
-        what: What the expression is, for messages.
+        subject: What the expression is, for messages.
         check: A further check, before types are derived.
 
     Raises:
         DefinitionError: It is not a single expression that depends on the columns alone.
     """
-    check_is_text(sql, what)
-    expression = parse_over(sql, schema, what)
+    check_is_text(sql, subject)
+    expression = parse_over(sql, schema, subject)
     check(expression)
-    _refuse_aggregates(expression, sql, what)
+    _refuse_aggregates(expression, sql, subject)
     for kind in expression.find_all(exp.DataType):
-        _check_parts(kind, sql, what)
-        normal_type(kind, f"type in {what}")
-    inference = Inference(sql, what, schema)
+        _check_parts(kind, sql, subject)
+        normal_type(kind, f"type in {subject}")
+    inference = Inference(sql, subject, schema)
     try:
         inference.type(expression)
     finally:  # this reason replaces the other one, of which it is the cause
@@ -283,12 +284,12 @@ def checked(
     return expression, inference
 
 
-def _check_parts(kind: exp.DataType, sql: str, what: str) -> None:
+def _check_parts(kind: exp.DataType, sql: str, subject: str) -> None:
     name, parts = kind.this.name, kind.expressions
     fraction = name.startswith("TIMESTAMP") and any(part.name != "6" for part in parts)
     if fraction or len(parts) not in _PARTS_OF_TYPES.get(name, ()):
         raise DefinitionError(
-            f"{what} must have types that columns can have; got {sql!r}, where"
+            f"{subject} must have types that columns can have; got {sql!r}, where"
             f" {kind.sql('spark') if parts else name} is none; write one of {', '.join(TYPES)}"
         )
 
@@ -319,7 +320,7 @@ def _holdable(sql: str, type_: str) -> str:
     return f"IF({sql} BETWEEN {RANGES[type_]}, {sql}, NULL)" if type_ in RANGES else sql
 
 
-def _refuse_aggregates(expression: exp.Expr, sql: str, what: str) -> None:
+def _refuse_aggregates(expression: exp.Expr, sql: str, subject: str) -> None:
     for node in expression.walk():
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
         kind = exp.FUNCTION_BY_NAME.get(name.upper())
@@ -330,7 +331,7 @@ def _refuse_aggregates(expression: exp.Expr, sql: str, what: str) -> None:
             of_many and name not in table()
         ):
             raise DefinitionError(
-                f"{what} must be computed from one event alone; got {sql!r}, which holds"
+                f"{subject} must be computed from one event alone; got {sql!r}, which holds"
                 f" {shown(node)!r} (an aggregate, window function, subquery or generator);"
                 " put aggregates in `aggregates=` of a view"
             )

@@ -19,14 +19,14 @@ class Guard:
     """An expression that may fail on an event.
 
     Attributes:
-        what: What it is, such as `where of aggregate 'ok' of view 'ok_by_host'`.
+        subject: What it is, such as `where of aggregate 'ok' of view 'ok_by_host'`.
         written: What its author wrote.
         value: Spark SQL of it, over the stream's columns.
         condition: Spark SQL that selects the events for which it is computed; empty for all.
         columns: The columns that it reads, sorted.
     """
 
-    what: str
+    subject: str
     written: str
     value: str
     condition: str
@@ -47,13 +47,13 @@ class Guarded(Expression):
 
 
 def guarded(
-    expression: Expression, what: str, stream: Source, under: Sequence[Expression | None] = ()
+    expression: Expression, subject: str, stream: Source, under: Sequence[Expression | None] = ()
 ) -> Expression:
     """The expression, as one that is `Guarded` if it may fail.
 
     Args:
         expression: The expression.
-        what: What it is, for reasons.
+        subject: What it is, for reasons.
         stream: What it reads. Only a stream's events can be set aside.
         under: The filters that select the events for which it is computed.
     """
@@ -63,7 +63,7 @@ def guarded(
     # The columns of an event that does not fit are NULL, and some expressions fail on NULL.
     counts = f"`{stream.event_time}` IS NOT NULL" + (f" AND {condition}" if condition else "")
     columns = tuple(sorted(expression.columns))
-    guard = Guard(what, expression.shown, expression.sql, condition, columns)
+    guard = Guard(subject, expression.shown, expression.sql, condition, columns)
     return Guarded(
         f"IF({counts}, {expression.sql}, NULL)",
         expression.type,

@@ -82,8 +82,8 @@ class Inference:
             because Spark's sessions are case-sensitive, and what keeps texts from Spark's clock.
     """
 
-    def __init__(self, sql: str, what: str, columns: Mapping[str, str]) -> None:
-        self._sql, self._what = sql, what
+    def __init__(self, sql: str, subject: str, columns: Mapping[str, str]) -> None:
+        self._sql, self._what = sql, subject
         self._scope = {name: named_type(type_) for name, type_ in columns.items()}
         self._names = frozenset(columns)
         self.columns: set[str] = set()

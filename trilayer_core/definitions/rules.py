@@ -87,7 +87,7 @@ _MONTHS = {"MONTH": 1, "YEAR": 12}
 def parse_rule(
     sql: str,
     columns: Mapping[str, str],
-    what: str,
+    subject: str,
     *,
     required: str,
     last: int,
@@ -98,7 +98,7 @@ def parse_rule(
     Args:
         sql: Spark SQL over the columns, `last` and `profile`.
         columns: The columns of the stream, with their Spark types.
-        what: What the rule is, for messages.
+        subject: What the rule is, for messages.
         required: A column that no event lacks, such as the event time.
         last: How many structs of all columns the array `last` has at most; 0 if there is no `last`.
         profile: The columns of the struct `profile`, with their Spark types; None if there is no
@@ -116,7 +116,7 @@ def parse_rule(
         scope[LAST] = f"array<{_struct(columns)}>"
     if profile is not None:
         scope[PROFILE] = _struct(profile)
-    rule = _Rule(sql, what, scope, last)
+    rule = _Rule(sql, subject, scope, last)
     try:
         total = rule.total()
     except RecursionError:
@@ -135,8 +135,8 @@ def _struct(columns: Mapping[str, str]) -> str:
 class _Rule:
     """The checks of a rule, and what becomes of it."""
 
-    def __init__(self, sql: str, what: str, scope: Mapping[str, str], last: int) -> None:
-        self._sql, self._what, self._scope, self._last = sql, what, scope, last
+    def __init__(self, sql: str, subject: str, scope: Mapping[str, str], last: int) -> None:
+        self._sql, self._what, self._scope, self._last = sql, subject, scope, last
 
     def refuse(self, must: str, but: str, write: str) -> NoReturn:
         raise DefinitionError(

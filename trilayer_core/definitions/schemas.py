@@ -63,12 +63,12 @@ def path_text(path: tuple[str, ...]) -> str:
     return ".".join(f"`{name}`" if "." in name else name for name in path)
 
 
-def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, ...]:
+def parse_schema(ddl: str, subject: str, *, events: bool = False) -> tuple[Field, ...]:
     """The fields of a Spark DDL schema such as `carrier string not null, dep_delay int`.
 
     Args:
         ddl: The schema.
-        what: What has the schema, for messages.
+        subject: What has the schema, for messages.
         events: Whether columns may name the field of the event that they are read from, and the
             unit of a time that is a number, as in `vendor_id int from 'VendorID', city string from
             'address.city', at timestamp from 'ts' in milliseconds`.
@@ -78,14 +78,16 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
             event can't represent.
     """
     if not isinstance(ddl, str):
-        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); got {ddl!r}")
+        raise DefinitionError(
+            f"schema of {subject} must be Spark DDL (`name type, ...`); got {ddl!r}"
+        )
     try:
-        plain, paths, units = _split_paths(ddl, what) if events else (ddl, {}, {})
+        plain, paths, units = _split_paths(ddl, subject) if events else (ddl, {}, {})
         table = sqlglot.parse_one(f"CREATE TABLE t ({plain}\n)", dialect="spark")
     except SqlglotError as error:
         wrong = _wrong_word(ddl)
         raise DefinitionError(
-            f"schema of {what} must be Spark DDL (`name type, ...`); "
+            f"schema of {subject} must be Spark DDL (`name type, ...`); "
             + (wrong or f"got {ddl!r}: {reason_of(error)}")
         ) from None
     schema = table.this
@@ -94,18 +96,19 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
         isinstance(column, exp.ColumnDef) and column.kind for column in columns
     ):
         wrong = _wrong_word(ddl) or f"got {ddl!r}"
-        raise DefinitionError(f"schema of {what} must be Spark DDL (`name type, ...`); {wrong}")
+        raise DefinitionError(f"schema of {subject} must be Spark DDL (`name type, ...`); {wrong}")
     fields: list[Field] = []
     for place, column in enumerate(columns):
-        name = _check_column(column, f"column of {what}", events)
+        name = _check_column(column, f"column of {subject}", events)
         if name in (field.name for field in fields):
             raise DefinitionError(
-                f"columns of {what} must have different names; got {name!r} twice"
+                f"columns of {subject} must have different names; got {name!r} twice"
             )
-        type_ = normal_type(column.kind, f"type of {what}.{name}")
+        type_ = normal_type(column.kind, f"type of {subject}.{name}")
         if not (is_orderable(type_) or type_.startswith(("array<", "struct<", "map<string,"))):
             raise DefinitionError(
-                f"type of {what}.{name} must be one of {', '.join(SCALARS)}, decimal(p,s), array,"
+                f"type of {subject}.{name} must be one of {', '.join(SCALARS)}, decimal(p,s),"
+                " array,"
                 f" struct or map of string; got {type_!r}"
             )
         required = any(
@@ -115,12 +118,12 @@ def parse_schema(ddl: str, what: str, *, events: bool = False) -> tuple[Field, .
         if unit and unit not in UNITS.get(type_, ()):
             allowed = "; ".join(f"{t} in {', '.join(units)}" for t, units in UNITS.items())
             raise DefinitionError(
-                f"unit of {what}.{name} must be one that its type can have ({allowed}); got"
+                f"unit of {subject}.{name} must be one that its type can have ({allowed}); got"
                 f" {type_} in {unit}"
             )
         fields.append(Field(name, type_, required, paths.get(place, ()), unit))
     for field in fields:
-        _check_path(field, fields, what)
+        _check_path(field, fields, subject)
     return tuple(fields)
 
 
@@ -181,7 +184,7 @@ def _near(word: str, allowed: Iterable[str]) -> str:
 _AFTER_TYPE = ("not", "from", "in", "null", "comment", "default", "generated")
 
 
-def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
+def _check_column(column: exp.ColumnDef, subject: str, events: bool) -> str:
     """Checks the name of a column.
 
     If the author used an event's field name that is not a valid column name, the message suggests a
@@ -189,9 +192,9 @@ def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
     """
     if not isinstance(column.this, exp.Identifier):
         word = column.this.sql("spark").removesuffix("()").lower()
-        raise DefinitionError(f"{what} must be a name; {_reserved_hint(word)}")
+        raise DefinitionError(f"{subject} must be a name; {_reserved_hint(word)}")
     try:
-        return check_name(column.name, what)
+        return check_name(column.name, subject)
     except DefinitionError as error:
         words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", column.name)
         name = "_".join(words).lower()
@@ -201,7 +204,7 @@ def _check_column(column: exp.ColumnDef, what: str, events: bool) -> str:
         raise DefinitionError(f"{error}; write `{name} {kind} from '{column.name}'`") from None
 
 
-def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]], dict[int, str]]:
+def _split_paths(ddl: str, subject: str) -> tuple[str, dict[int, tuple[str, ...]], dict[int, str]]:
     """Splits a schema into plain DDL, its `from 'FIELD'` clauses and its `in UNIT` clauses.
 
     Returns:
@@ -220,17 +223,17 @@ def _split_paths(ddl: str, what: str) -> tuple[str, dict[int, tuple[str, ...]], 
             texts = _adjacent_texts(tokens[place + 1 :])
             if not texts or column in paths:
                 raise DefinitionError(
-                    f"schema of {what} must name a field once, in quotes, after `from`; got"
+                    f"schema of {subject} must name a field once, in quotes, after `from`; got"
                     f" {ddl!r}; write `vendor_id int from 'VendorID'`"
                 )
             # A doubled quotation mark inside a text, as in 'l''heure', is one that belongs to it.
-            paths[column] = _parse_path(ddl[texts[0].start].join(t.text for t in texts), what)
+            paths[column] = _parse_path(ddl[texts[0].start].join(t.text for t in texts), subject)
             cuts.append((token.start, texts[-1].end + 1))
         if token.token_type == TokenType.IN and depth == 0 and not first:
             following = tokens[place + 1] if place + 1 < len(tokens) else None
             if following is None or column in units:
                 raise DefinitionError(
-                    f"schema of {what} must name a unit once, after `in`; got {ddl!r}; write `at"
+                    f"schema of {subject} must name a unit once, after `in`; got {ddl!r}; write `at"
                     " timestamp from 'ts' in milliseconds`"
                 )
             units[column] = following.text.lower()
@@ -257,7 +260,7 @@ def _adjacent_texts(tokens: Sequence[Token]) -> list[Token]:
 _STEP = re.compile(r"`([^`]+)`(?:\.|\Z)|([^.`]+)(?:\.(?=.)|\Z)", re.DOTALL)
 
 
-def _parse_path(text: str, what: str) -> tuple[str, ...]:
+def _parse_path(text: str, subject: str) -> tuple[str, ...]:
     """Splits a path such as `user.id` into names; a name with a dot is in backticks."""
     steps, place = [], 0
     while match := _STEP.match(text, place):
@@ -266,14 +269,14 @@ def _parse_path(text: str, what: str) -> tuple[str, ...]:
     unspeakable = any(not step.isprintable() or set(step) & set('\\"') for step in steps)
     if place < len(text) or not steps or unspeakable:
         raise DefinitionError(
-            f"field of {what} must be a name, or names separated by dots; a name that contains a"
+            f"field of {subject} must be a name, or names separated by dots; a name that contains a"
             " dot must be in backticks, and no name may contain a quotation mark, a backslash or"
             f" a control character; got {text!r}"
         )
     return tuple(steps)
 
 
-def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
+def _check_path(field: Field, fields: Iterable[Field], subject: str) -> None:
     """Checks that two columns do not read the same data.
 
     They may not be read from the same field, from a field and one inside it, or from fields whose
@@ -284,7 +287,7 @@ def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
     """
     if field.path[0].lower() == "_corrupt":
         raise DefinitionError(
-            f"field of {what}.{field.name} must not be _corrupt, which the parser itself uses"
+            f"field of {subject}.{field.name} must not be _corrupt, which the parser itself uses"
         )
     first = field.path[0].lower()
     for other in fields:
@@ -297,7 +300,7 @@ def _check_path(field: Field, fields: Iterable[Field], what: str) -> None:
             shared += 1
         if shared == len(one) or field.path[:shared] != other.path[:shared]:
             raise DefinitionError(
-                f"columns of {what} must come from different fields, whose names differ in more"
+                f"columns of {subject} must come from different fields, whose names differ in more"
                 f" than case, and of which none contains another; got {field.label} and"
                 f" {other.label}; declare a struct once, and use its fields in expressions, as in"
                 " `user.id`"

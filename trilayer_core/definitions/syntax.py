@@ -140,13 +140,13 @@ class _NamedCalls(Spark):
             return kind
 
 
-def check_is_text(sql: str, what: str) -> None:
+def check_is_text(sql: str, subject: str) -> None:
     """Raises DefinitionError unless an expression is a text that is not empty."""
     if not isinstance(sql, str) or not sql.strip():
-        raise DefinitionError(f"{what} must be a Spark SQL expression; got {sql!r}")
+        raise DefinitionError(f"{subject} must be a Spark SQL expression; got {sql!r}")
 
 
-def parse_one_expression(sql: str, what: str) -> exp.Expr:
+def parse_one_expression(sql: str, subject: str) -> exp.Expr:
     """Parses a text that must be one expression.
 
     Raises:
@@ -159,7 +159,7 @@ def parse_one_expression(sql: str, what: str) -> exp.Expr:
         if reason.lower().startswith("expected type"):
             reason += f"; write a type of Spark: {', '.join(TYPES)}"
         raise DefinitionError(
-            f"{what} must be a Spark SQL expression; got {sql!r}: {reason}"
+            f"{subject} must be a Spark SQL expression; got {sql!r}: {reason}"
         ) from None
     select = statements[0] if len(statements) == 1 else None
     if (
@@ -167,26 +167,28 @@ def parse_one_expression(sql: str, what: str) -> exp.Expr:
         or len(select.selects) != 1
         or set(_clauses(select)) != {"expressions", "from"}
     ):
-        raise DefinitionError(f"{what} must be one Spark SQL expression; got {sql!r}")
+        raise DefinitionError(f"{subject} must be one Spark SQL expression; got {sql!r}")
     expression = select.selects[0]
     tokens = _NamedCalls().tokenize(sql)
     kinds = "".join(f"{token.token_type.name} " for token in tokens)
     for kind, dropped in _DROPPED.items():
         if re.search(kind, kinds):
             raise DefinitionError(
-                f"{what} must have the syntax of Spark SQL; got {sql!r}; write it without {dropped}"
+                f"{subject} must have the syntax of Spark SQL; got {sql!r}; write it without"
+                f" {dropped}"
             )
     if expression.find(exp.HexString) and any(
         token.token_type == TokenType.HEX_STRING and sql[token.start] == "0" for token in tokens
     ):
         raise DefinitionError(
-            f"{what} must have numbers in decimal notation; got {sql!r}; write 31 or X'1F' for 0x1F"
+            f"{subject} must have numbers in decimal notation; got {sql!r}; write 31 or X'1F' for"
+            " 0x1F"
         )
     if isinstance(expression, exp.Alias | exp.Star) or any(
         node.comments for node in expression.walk()
     ):
         raise DefinitionError(
-            f"{what} must be one expression without a name, a star or a comment; got {sql!r}"
+            f"{subject} must be one expression without a name, a star or a comment; got {sql!r}"
         )
     return expression
 
@@ -215,7 +217,7 @@ _DROPPED = {
 """What the tree of sqlglot does not show though Spark refuses it, as kinds of tokens."""
 
 
-def parse_over(sql: str, columns: Iterable[str], what: str) -> exp.Expr:
+def parse_over(sql: str, columns: Iterable[str], subject: str) -> exp.Expr:
     """Parses a text that must be one expression over columns, whose names may be words of SQL.
 
     Raises:
@@ -223,18 +225,18 @@ def parse_over(sql: str, columns: Iterable[str], what: str) -> exp.Expr:
     """
     words = _reserved_words(sql, columns)
     try:
-        expression = parse_one_expression(sql, what)
+        expression = parse_one_expression(sql, subject)
     except DefinitionError as error:
         word = next((word for _, word in words), "")
         hint = f"; if {word} is the column, write `{word}`, in backticks" if word else ""
         raise DefinitionError(f"{error}{hint}") from None
     for place, word in words:
         try:
-            parse_one_expression(f"{sql[:place]}`{word}`{sql[place + len(word) :]}", what)
+            parse_one_expression(f"{sql[:place]}`{word}`{sql[place + len(word) :]}", subject)
         except DefinitionError:
             continue  # no column can be there
         raise DefinitionError(
-            f"{what} must not have {word}, a word of SQL, where the column could be meant; got"
+            f"{subject} must not have {word}, a word of SQL, where the column could be meant; got"
             f" {sql!r}; write `{word}`, in backticks, for the column, or else {word.upper()}"
         )
     return expression

@@ -72,11 +72,11 @@ class Key:
         return {f"{self.name}__{name}": state for name, state in states.items()}
 
 
-def check_key(key: object, what: str) -> None:
+def check_key(key: object, subject: str) -> None:
     """Raises DefinitionError unless a key is a list or a mapping that is not empty."""
     if isinstance(key, str) or not key:
         raise DefinitionError(
-            f"key of {what} must be a list of columns or a mapping of names to expressions, at"
+            f"key of {subject} must be a list of columns or a mapping of names to expressions, at"
             f' least one; got {key!r}; for one total over all events write key={{"all": "\'all\'"}}'
         )
 
@@ -188,16 +188,17 @@ class View:
     def _check_windows(self) -> None:
         windows = {key.name: key.window for key in self.keys if key.window}
         for name, window in windows.items():
-            what = f"window {name!r} of view {self.name!r}"
+            subject = f"window {name!r} of view {self.name!r}"
             others = [other for other in windows if other != name]
             if window.alone and others:
                 raise DefinitionError(
-                    f"{what} must be the view's only window, because it is assembled from all panes"
+                    f"{subject} must be the view's only window, because it is assembled from all"
+                    " panes"
                     f" of the other keys; got also {', '.join(others)}; declare a view for each"
                 )
             if window.alone and self.celled:
                 raise DefinitionError(
-                    f"{what} must be without aggregates that are stored by cell, because a cell"
+                    f"{subject} must be without aggregates that are stored by cell, because a cell"
                     " does not have all events of a window; got"
                     f" {', '.join(f'{m.aggregate.kind}() in {m.name!r}' for m in self.celled)};"
                     " use a tumbling or sliding window for these"
@@ -214,19 +215,22 @@ class View:
         return tuple(self._key(name, key) for name, key in key_expressions(self.key))
 
     def _key(self, name: str, key: str | Window) -> Key:
-        what = f"key {name!r} of view {self.name!r}"
-        check_name(name, what)
+        subject = f"key {name!r} of view {self.name!r}"
+        check_name(name, subject)
         window = key if isinstance(key, Window) else None
         if window:
-            _check_complete(window, Window, ("identity", "pane_sql", "end_sql"), what)
-        expression = self._expression(window.time if window else key, what, [self._declared_filter])  # type: ignore[arg-type]  # parse_expression rejects anything but text
+            _check_complete(window, Window, ("identity", "pane_sql", "end_sql"), subject)
+        expression = self._expression(
+            window.time if window else key, subject, [self._declared_filter]
+        )  # type: ignore[arg-type]  # parse_expression rejects anything but text
         if window and expression.type not in ("timestamp", "timestamp_ntz", "date"):
             raise DefinitionError(
-                f"{what} must be a window over a timestamp or a date; got {window.time!r}, which is"
+                f"{subject} must be a window over a timestamp or a date; got {window.time!r}, which"
+                " is"
                 f" {expression.type}"
             )
         if not is_orderable(expression.type):
-            raise DefinitionError(f"{what} must be {A_SCALAR}; got {expression.type}")
+            raise DefinitionError(f"{subject} must be {A_SCALAR}; got {expression.type}")
         return Key(name, expression, window)
 
     @cached_property
@@ -243,11 +247,11 @@ class View:
         return self._expression(self.where, f"where of view {self.name!r}", [], expect="boolean")
 
     def _expression(
-        self, sql: str, what: str, under: Sequence[Expression | None], expect: str | None = None
+        self, sql: str, subject: str, under: Sequence[Expression | None], expect: str | None = None
     ) -> Expression:
         parsed = isinstance(self.source, Stream)
-        expression = parse_expression(sql, self.source.columns, what, expect, parsed=parsed)
-        return guarded(expression, what, self.source, under)
+        expression = parse_expression(sql, self.source.columns, subject, expect, parsed=parsed)
+        return guarded(expression, subject, self.source, under)
 
     @cached_property
     def guards(self) -> tuple[Guard, ...]:
@@ -262,29 +266,32 @@ class View:
         return tuple(self._measure(name, aggregate) for name, aggregate in self.aggregates.items())
 
     def _measure(self, name: str, aggregate: Aggregate) -> Measure:
-        what = f"aggregate {name!r} of view {self.name!r}"
+        subject = f"aggregate {name!r} of view {self.name!r}"
         if not isinstance(aggregate, Aggregate):
-            raise DefinitionError(f"{what} must be an aggregate such as count(); got {aggregate!r}")
-        _check_complete(aggregate, Aggregate, ("states", "present"), what)
+            raise DefinitionError(
+                f"{subject} must be an aggregate such as count(); got {aggregate!r}"
+            )
+        _check_complete(aggregate, Aggregate, ("states", "present"), subject)
         where = aggregate.where
         filter_ = (
             None
             if where is None
             else self._expression(
-                where, f"where of {what}", [self._declared_filter], expect="boolean"
+                where, f"where of {subject}", [self._declared_filter], expect="boolean"
             )
         )
         inputs = {
-            role: self._expression(sql, f"{role} of {what}", [self._declared_filter, filter_])
+            role: self._expression(sql, f"{role} of {subject}", [self._declared_filter, filter_])
             for role, sql in aggregate.roles.items()
         }
         types = {role: expression.type for role, expression in inputs.items()}
-        aggregate.check(types, f"{aggregate.kind}() in {what}")
+        aggregate.check(types, f"{aggregate.kind}() in {subject}")
         states = aggregate.states(types, positioned=isinstance(self.source, Stream))
         presented = aggregate.present(types)
         if not isinstance(presented, tuple) or len(presented) != 2:
             raise DefinitionError(
-                f"{what} must have a method present that returns a tuple of SQL and its type; got"
+                f"{subject} must have a method present that returns a tuple of SQL and its type;"
+                " got"
                 f" {presented!r} of {type(aggregate).__name__}; return both"
             )
         present_sql, type_ = presented
@@ -482,13 +489,13 @@ class _ByCell(_Stored):
         return (replace(self._declared, where=None),)
 
 
-def _check_complete(declared: object, base: type, required: Sequence[str], what: str) -> None:
+def _check_complete(declared: object, base: type, required: Sequence[str], subject: str) -> None:
     """Raises DefinitionError unless the class of an object overrides these names of its base."""
     kind = type(declared)
     missing = [name for name in required if getattr(kind, name) is getattr(base, name)]
     if missing:
         raise DefinitionError(
-            f"{what} must be of a class that defines {', '.join(required)}; got {kind.__name__}"
+            f"{subject} must be of a class that defines {', '.join(required)}; got {kind.__name__}"
             f" without {', '.join(missing)}; define what is missing, as in docs/extending.md"
         )
 

@@ -34,7 +34,7 @@ MAX_US = 253_402_300_799_999_999
 _DURATION = re.compile(r"\s*(\d+)\s*([a-z]+?)s?\s*\Z")
 
 
-def duration_us(text: str, what: str) -> int:
+def duration_us(text: str, subject: str) -> int:
     """The microseconds in a duration such as `15 minutes`.
 
     Raises:
@@ -44,12 +44,12 @@ def duration_us(text: str, what: str) -> int:
     match = _DURATION.match(text.lower()) if isinstance(text, str) else None
     if not match or match[2] not in _UNITS_US or int(match[1]) == 0:
         raise DefinitionError(
-            f"{what} must be a whole number of at least 1 and one of {', '.join(_UNITS_US)}(s),"
+            f"{subject} must be a whole number of at least 1 and one of {', '.join(_UNITS_US)}(s),"
             f" such as '15 minutes'; got {text!r}"
         )
     us = int(match[1]) * _UNITS_US[match[2]]
     if us > MAX_SIZE_US:
-        raise DefinitionError(f"{what} must be at most 365000 days; got {text!r}")
+        raise DefinitionError(f"{subject} must be at most 365000 days; got {text!r}")
     return us
 
 

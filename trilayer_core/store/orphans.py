@@ -61,7 +61,7 @@ class Orphan:
     """A file or folder that can be deleted.
 
     Attributes:
-        what: Its kind, one of the constants above.
+        kind: Its kind, one of the constants above.
         path: Its path in the store.
         lock: The lock that must be held to delete it, because a starting process might create a
             file of the same name.
@@ -69,7 +69,7 @@ class Orphan:
             after all. Empty if there is none.
     """
 
-    what: str
+    kind: str
     path: str
     lock: str = ""
     commit: str = ""

@@ -137,10 +137,10 @@ def check_orphans(p: Subject) -> Iterator[str]:
         return
     kinds: dict[str, list[Orphan]] = {}
     for left in orphans:
-        kinds.setdefault(left.what, []).append(left)
-    for what, those in kinds.items():
+        kinds.setdefault(left.kind, []).append(left)
+    for kind, those in kinds.items():
         size = sum(store.size(left.path) for left in those)
-        yield Note(f"{len(those)} x {what}, {size:,} bytes, such as {those[0].path}")
+        yield Note(f"{len(those)} x {kind}, {size:,} bytes, such as {those[0].path}")
     yield Note("the next batch run deletes them")
 
 
@@ -150,9 +150,9 @@ def check_definitions(p: Subject) -> Iterator[str]:
     publication = Publications(store).in_force()
     for view in catalog.views:
         if publication and not publication.has(view):
-            what = "has changed" if view.name in publication.views else "is new"
+            change = "has changed" if view.name in publication.views else "is new"
             raise TrilayerError(
-                f"view {view.name!r} must be published as it is defined; it {what} since version"
+                f"view {view.name!r} must be published as it is defined; it {change} since version"
                 f" {publication.version}; run `trilayer batch run`"
             )
     for stream in catalog.streams:

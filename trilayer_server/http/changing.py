@@ -115,7 +115,7 @@ def _replay(p: Project, body: Replay) -> Sent:
     with tempfile.TemporaryDirectory(prefix="trilayer-") as folder:
         file = Path(folder) / "request.jsonl"
         file.write_text("".join(json.dumps(record) + "\n" for record in body.records))
-        sent = send_corrections(p, file, again=body.again, tell=lambda line: None)
+        sent = send_corrections(p, file, again=body.again, report=lambda line: None)
     # A line is named by its file, which is gone.
     sent.rejected = [line.replace(f"{file}:", "record ") for line in sent.rejected]
     return sent

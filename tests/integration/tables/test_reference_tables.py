@@ -161,7 +161,7 @@ def contents(store):
 
 
 def tables_left(store):
-    return [left for left in find_orphans(store) if left.what == orphans.TABLE]
+    return [left for left in find_orphans(store) if left.kind == orphans.TABLE]
 
 
 def age(store):

@@ -277,7 +277,7 @@ def test_a_missing_profile_is_named_and_an_old_one_is_carried_over(alerting):
     alerting.check(third)
     group = alerting.watched.group_of("unusual")
     old, new = (g.profiles["by_card"].file.path for g in AlertGenerations(store, group).all())
-    assert [one for one in find_orphans(store) if one.what == PROFILE] == []
+    assert [one for one in find_orphans(store) if one.kind == PROFILE] == []
     # Once no rollback can go back to before the second generation, the first profile is cleared
     # away, and nothing else of what is needed.
     pipeline.settings = pipeline.settings.model_copy(update={"keep_versions": 1})

@@ -40,7 +40,7 @@ from trilayer.airflow import (  # noqa: E402
     load_project,
     operator,
 )
-from trilayer.airflow.late import tell  # noqa: E402
+from trilayer.airflow.late import report_late  # noqa: E402
 from trilayer.airflow.notifications import HeldException, cause  # noqa: E402
 from trilayer.airflow.operator import numbers_of  # noqa: E402
 from trilayer.airflow.refused_runs import TrilayerPlugin  # noqa: E402
@@ -263,7 +263,7 @@ def test_the_late_alarm_asks_what_is_in_force(
     run = {"dag_run": {"dag_run_id": "backfill__2020-01-01", "dag_id": "lambda_batch"}}
     caplog.clear()
     with caplog.at_level("ERROR", logger="trilayer.late"):
-        assert re.search(message, asyncio.run(tell(1_200, run)))
+        assert re.search(message, asyncio.run(report_late(1_200, run)))
     assert bool(caplog.records) == late
 
 

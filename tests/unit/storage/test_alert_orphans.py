@@ -71,7 +71,7 @@ def versions(store):
 
 
 def found(store):
-    return sorted((left.what, left.path) for left in find_orphans(store) if left.what in KINDS)
+    return sorted((left.kind, left.path) for left in find_orphans(store) if left.kind in KINDS)
 
 
 def test_what_a_version_has_is_kept(store, versions):

@@ -46,7 +46,7 @@ def old(store, *paths):
 
 
 def found(store, **how):
-    return sorted((left.what, left.path) for left in find_orphans(store, **how))
+    return sorted((left.kind, left.path) for left in find_orphans(store, **how))
 
 
 def speed(store, *, commits=(), files=(), tables=None):

@@ -71,14 +71,14 @@ def _run_faults(store: Store) -> Iterator[str]:
 def _look_faults(store: Store) -> Iterator[str]:
     if not store.exists(layout.LOOKED):
         return
-    look = store.read_document(layout.LOOKED, LastCheck)
-    if look.token > Fence(store).newest():
-        yield f"{layout.LOOKED} is that of a token that was never taken: {look.token}"
-    if not 0 < look.version < Publications(store).next_number():
-        yield f"{layout.LOOKED} is that of a version that was never written: {look.version}"
-    run = Runs(store).begun(look.token)
+    last_check = store.read_document(layout.LOOKED, LastCheck)
+    if last_check.token > Fence(store).newest():
+        yield f"{layout.LOOKED} is that of a token that was never taken: {last_check.token}"
+    if not 0 < last_check.version < Publications(store).next_number():
+        yield f"{layout.LOOKED} is that of a version that was never written: {last_check.version}"
+    run = Runs(store).begun(last_check.token)
     if run is not None:
-        yield from _unlike(layout.LOOKED, "T", look.t, run.t)
+        yield from _unlike(layout.LOOKED, "T", last_check.t, run.t)
 
 
 def _pointer_faults(store: Store, versions: Mapping[int, Publication]) -> Iterator[str]:

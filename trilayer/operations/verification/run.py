@@ -41,18 +41,18 @@ from trilayer_core.store.pointer import PointerFile
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.publications import Publications
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def verification(
-    p: Project, spark: StartSpark | None = None, tell: Tell = lambda far: None
+    p: Project, spark: StartSpark | None = None, report: Report = lambda far: None
 ) -> Verification:
     """Verifies the newest state, even while events arrive and versions are published.
 
     Args:
         p: The project.
         spark: Returns the Spark session to use. If None, one is started and stopped.
-        tell: Called with the progress.
+        report: Called with the progress.
 
     Raises:
         CoverageError: The serving layer can't prove that segments cover the log.
@@ -64,7 +64,7 @@ def verification(
     with own as start:
         # A publication or a compaction may delete what is being read.
         return retried(
-            lambda: _verification(p, start, tell),
+            lambda: _verification(p, start, report),
             (CoverageError, IntegrityError),
             3,
             lambda _: _moving(p),
@@ -82,9 +82,9 @@ def _moving(p: Project) -> Any:
     return PointerFile(p.store).data(), commits
 
 
-def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
+def _verification(p: Project, start: StartSpark, report: Report) -> Verification:
     answers = Answers()
-    tell("asking the views")
+    report("asking the views")
     with serving_layer.connect(p.catalog, p.settings, p.store) as connection:
         # What is asked below is what a reader holds that has been open while data arrived.
         connection.load_earlier()
@@ -109,7 +109,7 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
                 continue
             state = read_state(p, stream, provenance.streams[stream.name], published)
             notes = Notes()
-            tell(f"comparing the records of {stream.name}")
+            report(f"comparing the records of {stream.name}")
             notes.wrong += [
                 *check_chain(state),
                 *check_chain_files(state.chain),
@@ -123,7 +123,7 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
                 notes.wrong += check_quarantine(state, records, duck)
                 for pass_ in plan([stored for view in answered for stored in view.stored]):
                     of_pass = [view for view in answered if view.source == pass_.source]
-                    tell(f"recomputing {', '.join(view.name for view in of_pass)}")
+                    report(f"recomputing {', '.join(view.name for view in of_pass)}")
                     recomputed = recompute(state, records, pass_, notes)
                     for view in of_pass:
                         views[view.name] = compare_merged(duck, view, answers, recomputed)
@@ -133,7 +133,7 @@ def _verification(p: Project, start: StartSpark, tell: Tell) -> Verification:
                         )
                 if groups := p.catalog.groups_of(stream):
                     names = [alert.name for group in groups for alert in group.alerts]
-                    tell(f"judging again by {', '.join(names)}")
+                    report(f"judging again by {', '.join(names)}")
                     alerts |= verify_alerts(duck, state, records, published, notes)
                 streams[stream.name] = _findings(state, records, notes)
     damaged = [

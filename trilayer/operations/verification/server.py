@@ -33,14 +33,14 @@ class ServerVerification:
 
 
 def server_verification(
-    p: Project, url: str, tell: Callable[[str], None] = lambda far: None
+    p: Project, url: str, report: Callable[[str], None] = lambda far: None
 ) -> ServerVerification:
     """Compares a server's answers, by digests, with a fresh computation at the same snapshot.
 
     Args:
         p: The project of the server's store.
         url: The address of its HTTP.
-        tell: Called with the progress.
+        report: Called with the progress.
 
     Raises:
         ConflictError: The store changes faster than it can be read.
@@ -52,7 +52,7 @@ def server_verification(
     unanswered: dict[str, str] = {}
     with serving_layer.connect(url) as server:
         for view in p.catalog.views:
-            tell(f"comparing {view.name}")
+            report(f"comparing {view.name}")
             ask = partial(server.sql, digest_sql(view))
             try:
                 difference = compared(view, ask, p.settings.serving.memory_mb, p.store)

@@ -57,26 +57,30 @@ def unsigned_zero(role: str, type_: str) -> str:
     return f"{role} + cast(0 as {type_})" if type_ in FLOATS else role
 
 
-def check_numeric(types: Mapping[str, str], what: str) -> None:
+def check_numeric(types: Mapping[str, str], subject: str) -> None:
     """Raises DefinitionError unless the value is a number."""
     if not is_numeric(types["value"]):
-        raise DefinitionError(f"{what} must be over a number; got {types['value']}")
+        raise DefinitionError(f"{subject} must be over a number; got {types['value']}")
 
 
-def check_number_of_values(k: int, most: int, what: str) -> None:
+def check_number_of_values(k: int, most: int, subject: str) -> None:
     """Raises DefinitionError unless an aggregate may return `k` values."""
     if type(k) is not int or not 1 <= k <= most:
-        raise DefinitionError(f"the number of values of {what} must be from 1 to {most}; got {k!r}")
+        raise DefinitionError(
+            f"the number of values of {subject} must be from 1 to {most}; got {k!r}"
+        )
 
 
-def as_list(what: str, values: Sequence[_Number]) -> tuple[_Number, ...]:
+def as_list(subject: str, values: Sequence[_Number]) -> tuple[_Number, ...]:
     """A list as a tuple.
 
     Raises:
         DefinitionError: It is a single number, or text.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise DefinitionError(f"{what} must be a list of numbers; got {values!r}; write [{values}]")
+        raise DefinitionError(
+            f"{subject} must be a list of numbers; got {values!r}; write [{values}]"
+        )
     return tuple(values)
 
 
@@ -131,12 +135,12 @@ class Aggregate:
             role: sql for role, sql in (("value", self.value), ("by", self.by)) if sql is not None
         }
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Raises DefinitionError if this aggregate does not support the type of a role.
 
         Args:
             types: The roles' types.
-            what: The beginning of the message.
+            subject: The beginning of the message.
         """
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:

@@ -36,9 +36,9 @@ _INFINITE, _NAN = 999_999, 1_000_000
 _NUMBER = State("bigint", "count(1)", "sum(state)", neutral="0")
 
 
-def _check_plain(types: Mapping[str, str], what: str) -> None:
+def _check_plain(types: Mapping[str, str], subject: str) -> None:
     if not is_orderable(types["value"]):
-        raise DefinitionError(f"{what} must be over {A_SCALAR}; got {types['value']}")
+        raise DefinitionError(f"{subject} must be over {A_SCALAR}; got {types['value']}")
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Distinct(Aggregate):
     exact: bool = False
     kind = "distinct"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a scalar."""
-        _check_plain(types, what)
+        _check_plain(types, subject)
 
     def cell(self, types: Mapping[str, str]) -> Cell:
         """The value, or the register that its hash selects."""
@@ -117,16 +117,16 @@ class Quantiles(Aggregate):
     quantiles: Sequence[float] = (0.5,)
     kind = "quantiles"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a number, and quantiles from 0 to 1."""
-        check_numeric(types, what)
+        check_numeric(types, subject)
         fit = all(
             isinstance(q, int | float) and not isinstance(q, bool) and 0 <= q <= 1
             for q in self.quantiles
         )
         if not self.quantiles or not fit:
             raise DefinitionError(
-                f"quantiles of {what} must be numbers from 0 to 1, at least one;"
+                f"quantiles of {subject} must be numbers from 0 to 1, at least one;"
                 f" got {self.quantiles!r}"
             )
 
@@ -183,9 +183,9 @@ def quantiles(column: str, quantiles: Sequence[float], *, where: str | None = No
 class _Frequent(Aggregate):
     """Values by their number of events. A value is a cell, and each key has one for each value."""
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a scalar."""
-        _check_plain(types, what)
+        _check_plain(types, subject)
 
     def cell(self, types: Mapping[str, str]) -> Cell:
         """The value."""
@@ -209,10 +209,10 @@ class Top(_Frequent):
     k: int = 10
     kind = "top"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a scalar, and a number of values."""
-        super().check(types, what)
-        check_number_of_values(self.k, MOST_VALUES, what)
+        super().check(types, subject)
+        check_number_of_values(self.k, MOST_VALUES, subject)
 
     def present(self, types: Mapping[str, str]) -> tuple[str, str]:
         """The first values in order."""

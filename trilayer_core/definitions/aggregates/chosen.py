@@ -18,9 +18,11 @@ from trilayer_core.errors import DefinitionError
 class _Extreme(Aggregate):
     function: ClassVar[str]
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         if not is_orderable(types["value"]):
-            raise DefinitionError(f"{what} must be over a type with an order; got {types['value']}")
+            raise DefinitionError(
+                f"{subject} must be over a type with an order; got {types['value']}"
+            )
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         type_ = types["value"]
@@ -64,9 +66,9 @@ class Any(_Extreme):
 
     kind, function = "any_", "max"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a boolean."""
-        _check_boolean(types, what)
+        _check_boolean(types, subject)
 
 
 def any_(condition: str, *, where: str | None = None) -> Aggregate:
@@ -79,9 +81,9 @@ class Every(_Extreme):
 
     kind, function = "every", "min"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a boolean."""
-        _check_boolean(types, what)
+        _check_boolean(types, subject)
 
 
 def every(condition: str, *, where: str | None = None) -> Aggregate:
@@ -89,9 +91,9 @@ def every(condition: str, *, where: str | None = None) -> Aggregate:
     return Every(value=condition, where=where)
 
 
-def _check_boolean(types: Mapping[str, str], what: str) -> None:
+def _check_boolean(types: Mapping[str, str], subject: str) -> None:
     if types["value"] != "boolean":
-        raise DefinitionError(f"{what} must be over a boolean; got {types['value']}")
+        raise DefinitionError(f"{subject} must be over a boolean; got {types['value']}")
 
 
 class _Chosen(Aggregate):
@@ -103,11 +105,11 @@ class _Chosen(Aggregate):
 
     function: ClassVar[str]
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         if not is_orderable(types["value"]):
-            raise DefinitionError(f"{what} must choose {A_SCALAR}; got {types['value']}")
+            raise DefinitionError(f"{subject} must choose {A_SCALAR}; got {types['value']}")
         if not is_orderable(types["by"]):
-            raise DefinitionError(f"{what} must be by a type with an order; got {types['by']}")
+            raise DefinitionError(f"{subject} must be by a type with an order; got {types['by']}")
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         type_, struct = _event_struct(types, positioned)
@@ -194,10 +196,10 @@ class Collect(_Chosen):
     k: int = 1
     kind = "collect"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires what `latest` does, and a number of values."""
-        super().check(types, what)
-        check_number_of_values(self.k, MOST_COLLECTED, what)
+        super().check(types, subject)
+        check_number_of_values(self.k, MOST_COLLECTED, subject)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         """The events, newest first; an empty array without any."""

@@ -47,13 +47,14 @@ class Variance(Aggregate):
 
     kind = "variance"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a number, and of a decimal at most 18 digits."""
-        check_numeric(types, what)
+        check_numeric(types, subject)
         type_ = types["value"]
         if is_decimal(type_) and decimal_precision(type_) > MOST_DIGITS:
             raise DefinitionError(
-                f"{what} must be over a decimal of at most {MOST_DIGITS} digits; got {type_}; cast"
+                f"{subject} must be over a decimal of at most {MOST_DIGITS} digits; got {type_};"
+                " cast"
                 " it to a double"
             )
 
@@ -222,9 +223,9 @@ class Histogram(Aggregate):
     bounds: Sequence[float | Decimal] = (0,)
     kind = "histogram"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a number, and at least one bound, rising."""
-        check_numeric(types, what)
+        check_numeric(types, subject)
         numbers = all(
             isinstance(bound, int | float | Decimal)
             and not isinstance(bound, bool)
@@ -233,14 +234,14 @@ class Histogram(Aggregate):
         )
         if not self.bounds or not numbers:
             raise DefinitionError(
-                f"bounds of {what} must be finite numbers, at least one; got {list(self.bounds)}"
+                f"bounds of {subject} must be finite numbers, at least one; got {list(self.bounds)}"
             )
         if any(high <= low for low, high in itertools.pairwise(self.bounds)):
-            raise DefinitionError(f"bounds of {what} must rise; got {list(self.bounds)}")
+            raise DefinitionError(f"bounds of {subject} must rise; got {list(self.bounds)}")
         for bound in self.bounds if types["value"] not in FLOATS else ():
             if abs(Decimal(str(bound))) >= Decimal(10) ** (38 - _scale(types["value"])):
                 raise DefinitionError(
-                    f"bounds of {what} must fit into 38 digits, of which"
+                    f"bounds of {subject} must fit into 38 digits, of which"
                     f" {_scale(types['value'])} are after the decimal point, as in its values; got"
                     f" {bound!r}"
                 )

@@ -124,9 +124,9 @@ class Sum(Aggregate):
 
     kind = "sum_"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a number."""
-        check_numeric(types, what)
+        check_numeric(types, subject)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         """The sum in one part or in two."""
@@ -155,9 +155,9 @@ class Mean(Aggregate):
 
     kind = "mean"
 
-    def check(self, types: Mapping[str, str], what: str) -> None:
+    def check(self, types: Mapping[str, str], subject: str) -> None:
         """Requires a number."""
-        check_numeric(types, what)
+        check_numeric(types, subject)
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
         """The sum and the number of values."""
