@@ -77,9 +77,11 @@ def _equal_null(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]
 
 
 def _any(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:
-    for argument in given:
-        inference.type(argument)
-    return named_type(_OF_ANYTHING[str(node.this).lower()])
+    name, types = str(node.this).lower(), [inference.type(argument) for argument in given]
+    # Spark hashes no map: two that are equal may have their entries in different orders.
+    if name in ("hash", "xxhash64") and not all(type_.is_comparable for type_ in types):
+        inference.refuse_types(node, types)
+    return named_type(_OF_ANYTHING[name])
 
 
 def _unit(inference: Inference, node: exp.Anonymous, given: list[exp.Expr]) -> _Derived:

@@ -17,6 +17,7 @@ from trilayer_core.definitions.calls import (
 from trilayer_core.definitions.clock import check_alike, check_unknown, keep_from_clock
 from trilayer_core.definitions.comparisons import case_type, compared_type, refuse_operands
 from trilayer_core.definitions.literals import (
+    fits_interval,
     fitted_digits,
     integer,
     is_integer,
@@ -83,7 +84,7 @@ class Inference:
     """
 
     def __init__(self, sql: str, subject: str, columns: Mapping[str, str]) -> None:
-        self._sql, self._what = sql, subject
+        self._sql, self._subject = sql, subject
         self._scope = {name: named_type(type_) for name, type_ in columns.items()}
         self._names = frozenset(columns)
         self.columns: set[str] = set()
@@ -133,7 +134,7 @@ class Inference:
 
     def refuse(self, must: str, but: str, write: str) -> NoReturn:
         """Raises DefinitionError: what must be, what is there instead, and what to write."""
-        raise DefinitionError(f"{self._what} must {must}; got {self._sql!r}, {but}; write {write}")
+        raise DefinitionError(f"{self._subject} must {must}; got {self._sql!r}, {but}; write {write}")
 
     def refuse_types(self, node: exp.Expr, types: Sequence[SparkType]) -> NoReturn:
         """Raises DefinitionError for operands of types that Spark does not convert."""
@@ -196,6 +197,12 @@ class Inference:
                 f"`{shown(node.this)} * interval 1 {unit}`",
             )
         name = unit.sql().upper().removesuffix("S") if unit else ""
+        if fits_interval(node.this.name, name) is False:
+            self.refuse(
+                "have intervals of less than 2^63 microseconds, or of less than 2^31 months",
+                f"which has {shown(node)}",
+                "a shorter one",
+            )
         if name in ("DAY", "WEEK"):
             return SparkType("days")
         return SparkType("months" if re.search("YEAR|MONTH", name) else "time interval")
@@ -213,7 +220,7 @@ class Inference:
     def _named(self, name: str) -> SparkType:
         if name not in self._scope:
             raise DefinitionError(
-                f"{self._what} must use columns of its source; got {name!r} in"
+                f"{self._subject} must use columns of its source; got {name!r} in"
                 f" {self._sql!r}{did_you_mean(name, self._scope)}"
             )
         if name in self._names:
@@ -242,7 +249,7 @@ class Inference:
         own = struct.field(name.name)
         if own is None:
             raise DefinitionError(
-                f"{self._what} must use fields of its columns; got {name.name!r} in"
+                f"{self._subject} must use fields of its columns; got {name.name!r} in"
                 f" {self._sql!r}{did_you_mean(name.name, dict(struct.fields))}"
             )
         # Spark's sessions are case-sensitive: another spelling would be an unknown field.

@@ -1,4 +1,4 @@
-"""The constants of an expression, and match of it as text."""
+"""The constants of an expression, and its parts as text."""
 
 import re
 from datetime import date, datetime, time
@@ -42,10 +42,28 @@ _TIME = r"\d{4}(-\d\d?)?|\d{4}-\d\d?-\d\d?([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[
 TIME_OF_DAY = r"[\x00-\x20\x7f]*(?:T\d|\d\d?:)"
 """How a text begins to which Spark adds the current date where it becomes a timestamp."""
 
+_MICROSECONDS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000}
+_MICROSECONDS |= {"MINUTE": 60_000_000, "HOUR": 3_600_000_000}
+_MICROSECONDS |= {"DAY": 86_400_000_000, "WEEK": 604_800_000_000}
+_MONTHS = {"MONTH": 1, "YEAR": 12}
+"""The units of intervals, in microseconds or months."""
+
 _SHORT_ZONES = (
     "ACT AET AGT ART AST BET BST CAT CNT CST CTT EAT ECT EST HST IET IST JST MIT MST NET NST PLT"
     " PNT PRT PST SST VST Z UTC GMT UT"
 )
+
+
+def fits_interval(number: str, unit: str) -> bool | None:
+    """Whether Spark can hold an interval of so many units; None if it is not of one whole number.
+
+    Spark counts months in 32 bits, and everything shorter as microseconds in 64.
+    """
+    size = _MICROSECONDS.get(unit) or _MONTHS.get(unit)
+    if size is None or not re.fullmatch(r"-?\d+", number, re.ASCII):
+        return None
+    limit = 2**63 if unit in _MICROSECONDS else 2**31
+    return len(number) < 20 and abs(int(number)) * size < limit
 
 
 def is_zone(name: str) -> bool:

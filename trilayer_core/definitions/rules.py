@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from trilayer_core.definitions.expressions import checked
 from trilayer_core.definitions.inference import Inference
-from trilayer_core.definitions.literals import integer, is_text, shown
+from trilayer_core.definitions.literals import fits_interval, integer, is_text, shown
 from trilayer_core.definitions.spark_types import ANY, BOOLEAN, NUMBER_KINDS, TIME_KINDS
 from trilayer_core.definitions.syntax import edited
 from trilayer_core.errors import DefinitionError
@@ -77,12 +77,6 @@ _TRIED: dict[type[exp.Expr], str] = {
     exp.Mod: "try_mod",
 }
 
-# The units of intervals, in microseconds or months.
-_MICROSECONDS = {"MICROSECOND": 1, "MILLISECOND": 1_000, "SECOND": 1_000_000}
-_MICROSECONDS |= {"MINUTE": 60_000_000, "HOUR": 3_600_000_000}
-_MICROSECONDS |= {"DAY": 86_400_000_000, "WEEK": 604_800_000_000}
-_MONTHS = {"MONTH": 1, "YEAR": 12}
-
 
 def parse_rule(
     sql: str,
@@ -136,11 +130,11 @@ class _Rule:
     """The checks of a rule, and what becomes of it."""
 
     def __init__(self, sql: str, subject: str, scope: Mapping[str, str], last: int) -> None:
-        self._sql, self._what, self._scope, self._last = sql, subject, scope, last
+        self._sql, self._subject, self._scope, self._last = sql, subject, scope, last
 
     def refuse(self, must: str, but: str, write: str) -> NoReturn:
         raise DefinitionError(
-            f"{self._what} must {must}; got {self._sql!r}, which {but}; write {write}"
+            f"{self._subject} must {must}; got {self._sql!r}, which {but}; write {write}"
         )
 
     def _refuse_node(self, node: exp.Expr, write: str) -> NoReturn:
@@ -154,7 +148,7 @@ class _Rule:
                 "contains one",
                 "a shorter text and startswith(), endswith() or contains()",
             )
-        node, inference = checked(self._sql, self._scope, self._what, check=self._check_names)
+        node, inference = checked(self._sql, self._scope, self._subject, check=self._check_names)
         type_ = inference.type(node)
         if type_ != BOOLEAN:
             self.refuse("be boolean", f"is {type_}", "a condition, such as `amount > 100`")
@@ -163,7 +157,7 @@ class _Rule:
         # Renders fields as they are declared, and keeps texts from the clock.
         text = edited(self._sql, inference.edits)
         if inference.edits:
-            node, inference = checked(text, self._scope, self._what)
+            node, inference = checked(text, self._scope, self._subject)
         root = exp.Paren(this=node)
         # From the inside to the outside, so that each has the operands that have been replaced.
         replacements = [(part, _replacement(part, inference)) for part in root.this.walk()]
@@ -226,9 +220,7 @@ class _Rule:
     def _check_interval(self, node: exp.Interval) -> None:
         unit = str(node.args.get("unit") or "").upper().removesuffix("S")
         text = node.this.name if isinstance(node.this, exp.Literal) else ""
-        size = _MICROSECONDS.get(unit) or _MONTHS.get(unit)
-        limit = 2**63 if unit in _MICROSECONDS else 2**31
-        if size is None or not re.fullmatch(r"-?\d{1,18}", text) or abs(int(text)) * size >= limit:
+        if not fits_interval(text, unit):
             self._refuse_node(
                 node, "a whole number of one unit in it, such as `INTERVAL 90 SECONDS`"
             )

@@ -361,6 +361,11 @@ convert_timezone('UTC', 'America/Nowhere', local) = local
 try_make_timestamp(2026, 1, 1, 0, 0, 0, 'America/Nowhere') = a
 n = 1e400
 n = 99999999999999999999999999999999999999999
+hash(m) = 1
+xxhash64(n, array(m)) = 1
+a + interval 106751992 days = a
+a - interval -9223372036854775808 microseconds = a
+a + interval '178956971' years = a
 """.strip().splitlines()
 
 
@@ -388,6 +393,9 @@ def test_what_only_other_databases_take_is_refused(sql):
         "mask(name, 'x', 'y', 'z') = 'a'",
         "size(array(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)) = 10",
         "convert_timezone('Europe/Berlin', local) = local",
+        "a + interval 106751991 days = a",
+        "a + interval 178956970 years = a",
+        "hash(nums, ship) = 1",
     ],
 )
 def test_what_spark_takes_is_not_refused(sql):
