@@ -108,10 +108,9 @@ class Windowed:
 
     def starts(self, row: Mapping[str, Value]) -> list[Value]:
         """Returns the starts of all windows that hold the event's time; [None] if it has none."""
-        time = self.time(row)
+        time = _moment(self.time(row))
         if time is None:
             return [None]
-        time = _moment(time)
         last = time - (time - EPOCH) % self.slide
         return [last - number * self.slide for number in range(self.size // self.slide)]
 
@@ -135,7 +134,7 @@ class Recent:
 
     def counts(self, row: Mapping[str, Value]) -> bool:
         """Returns whether the event's pane has begun, and not too long ago."""
-        time = self.time(row)
+        time = _moment(self.time(row))
         if time is None:
             return False
         pane = time - (time - EPOCH) % self.slide
@@ -281,8 +280,10 @@ class _Reading:
         )
 
 
-def _moment(time: date) -> datetime:
-    """Returns a time as a timestamp: a date, or a time without a zone, is in UTC."""
+def _moment(time: date | None) -> datetime | None:
+    """Returns a time as a timestamp, None for None: a date, or a time without a zone, is in UTC."""
+    if time is None:
+        return None
     if not isinstance(time, datetime):
         return datetime(time.year, time.month, time.day, tzinfo=UTC)
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
@@ -378,11 +379,10 @@ def _keys(row: Mapping[str, Value], parts: Sequence[Part]) -> list[tuple[Hashabl
             continue
         if isinstance(part, Windowed):
             values = part.starts(row)
-        elif isinstance(part, OwnWindow):
-            time = part.time(row)
-            values = [None if time is None else _moment(time)]
+        elif isinstance(part, Sessions | OwnWindow):
+            values = [_moment(part.time(row))]
         else:
-            values = [part.time(row) if isinstance(part, Sessions) else part(row)]
+            values = [part(row)]
         keys = [(*key, canonical(value)) for key in keys for value in values]
     return keys
 

@@ -51,6 +51,7 @@ def test_each_kind_of_view_has_its_answer():
     hour = {"hour": tumbling("at", "1 hour")}
     visits = {"product": "product", "visit": session("at", "30 minutes")}
     half_hour = {"product": "product", "now": recent("at", "30 minutes", "10 minutes")}
+    days, midnight = {"to_date(at)": lambda row: row["at"].date()}, NOON - timedelta(hours=12)
     cases = [
         (
             view(["product"], items=sum_("quantity"), big=count(where="quantity > 2")),
@@ -63,7 +64,7 @@ def test_each_kind_of_view_has_its_answer():
         ),
         (
             view({"day": "to_date(at)"}, price=mean("price"), last=latest("product", by="at")),
-            {"to_date(at)": lambda row: row["at"].date()},
+            days,
             {(date(2026, 1, 1),): {"price": 1.5, "last": None}},
         ),
         (
@@ -84,6 +85,8 @@ def test_each_kind_of_view_has_its_answer():
             },
         ),
         (view(half_hour), {}, {("jam",): {"n": 1}, (None,): {"n": 1}}),
+        (view({"days": session("to_date(at)", "1 day")}), days, {(midnight,): {"n": 4}}),
+        (view({"now": recent("to_date(at)", "1 day", "1 day")}), days, {(): {"n": 4}}),
     ]
     for definition, expressions, expected in cases:
         now = NOON + timedelta(minutes=75)
