@@ -50,6 +50,7 @@ def view(key, **aggregates):
 def test_each_kind_of_view_has_its_answer():
     hour = {"hour": tumbling("at", "1 hour")}
     visits = {"product": "product", "visit": session("at", "30 minutes")}
+    today = {"all": "'all'", "now": recent("to_date(at)", "1 day", "1 day")}
     half_hour = {"product": "product", "now": recent("at", "30 minutes", "10 minutes")}
     days, midnight = {"to_date(at)": lambda row: row["at"].date()}, NOON - timedelta(hours=12)
     cases = [
@@ -86,7 +87,7 @@ def test_each_kind_of_view_has_its_answer():
         ),
         (view(half_hour), {}, {("jam",): {"n": 1}, (None,): {"n": 1}}),
         (view({"days": session("to_date(at)", "1 day")}), days, {(midnight,): {"n": 4}}),
-        (view({"now": recent("to_date(at)", "1 day", "1 day")}), days, {(): {"n": 4}}),
+        (view(today), days | {"'all'": lambda row: "all"}, {("all",): {"n": 4}}),
     ]
     for definition, expressions, expected in cases:
         now = NOON + timedelta(minutes=75)

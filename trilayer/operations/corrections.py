@@ -313,14 +313,13 @@ class _Replay:
             line = self._seen[correction.key].where.rpartition(":")[2]
             raise UsageError(
                 f"{correction.where} must name an event of its own; got {correction.place}, which"
-                f" line {line}"
-                " names too"
+                f" line {line} names too"
             )
         if event.is_cut:
             raise UsageError(
                 f"{correction.where} must name an event that is kept whole; of {correction.place}"
-                " only the"
-                " beginning is until the next batch run; run `trilayer batch run` and list it again"
+                " only the beginning is until the next batch run; run `trilayer batch run` and"
+                " list it again"
             )
         if event.text == correction.value:
             raise UsageError(
@@ -348,8 +347,7 @@ class _Replay:
             return True
         raise UsageError(
             f"{correction.where}: {correction.place} must not be replayed twice; another correction"
-            " of it was"
-            " sent before; --again sends this one, too"
+            " of it was sent before; --again sends this one, too"
         )
 
     def _settle(self, correction: _Correction) -> bool:
@@ -370,10 +368,9 @@ class _Replay:
         if beginning > intent.start and not self._again:
             raise UsageError(
                 f"{correction.where}: it is unknown whether {correction.place} was sent: a replay"
-                " was"
-                f" interrupted, and retention took offsets [{intent.start}, {beginning}) of"
-                f" partition {partition} of topic {topic.name!r}, where it would be; --again"
-                " sends it all the same"
+                f" was interrupted, and retention took offsets [{intent.start}, {beginning}) of"
+                f" partition {partition} of topic {topic.name!r}, where it would be; --again sends"
+                " it all the same"
             )
         self._p.store.delete(correction.intent)
         return False
@@ -408,9 +405,9 @@ class _Replay:
                 # After any of these errors the event may still be in the log.
                 raise EnvironmentFault(
                     f"{correction.where}: it is unknown whether the event was sent: the broker has"
-                    " not"
-                    f" acknowledged it; got {type(error).__name__}: {error}; run the same command"
-                    " again: it looks for the event in the log, and sends what is not there"
+                    f" not acknowledged it; got {type(error).__name__}: {error}; run the same"
+                    " command again: it looks for the event in the log, and sends what is not"
+                    " there"
                 ) from None
             store.delete(correction.intent)
             raise UsageError(

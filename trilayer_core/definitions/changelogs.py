@@ -43,8 +43,7 @@ class Changelog:
         if self.view.as_of_query:
             raise DefinitionError(
                 f"{subject} must be of a view whose answer does not depend on the moment of a"
-                " query;"
-                f" got {self.view.name!r}; use a tumbling or sliding window"
+                f" query; got {self.view.name!r}; use a tumbling or sliding window"
             )
         object.__setattr__(self, "topic", self.topic or self.name)
         check_topic(self.topic, subject)

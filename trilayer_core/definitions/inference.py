@@ -134,7 +134,9 @@ class Inference:
 
     def refuse(self, must: str, but: str, write: str) -> NoReturn:
         """Raises DefinitionError: what must be, what is there instead, and what to write."""
-        raise DefinitionError(f"{self._subject} must {must}; got {self._sql!r}, {but}; write {write}")
+        raise DefinitionError(
+            f"{self._subject} must {must}; got {self._sql!r}, {but}; write {write}"
+        )
 
     def refuse_types(self, node: exp.Expr, types: Sequence[SparkType]) -> NoReturn:
         """Raises DefinitionError for operands of types that Spark does not convert."""

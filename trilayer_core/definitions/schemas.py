@@ -108,8 +108,7 @@ def parse_schema(ddl: str, subject: str, *, events: bool = False) -> tuple[Field
         if not (is_orderable(type_) or type_.startswith(("array<", "struct<", "map<string,"))):
             raise DefinitionError(
                 f"type of {subject}.{name} must be one of {', '.join(SCALARS)}, decimal(p,s),"
-                " array,"
-                f" struct or map of string; got {type_!r}"
+                f" array, struct or map of string; got {type_!r}"
             )
         required = any(
             isinstance(rule.kind, exp.NotNullColumnConstraint) for rule in column.constraints

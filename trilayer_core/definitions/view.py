@@ -193,8 +193,8 @@ class View:
             if window.alone and others:
                 raise DefinitionError(
                     f"{subject} must be the view's only window, because it is assembled from all"
-                    " panes"
-                    f" of the other keys; got also {', '.join(others)}; declare a view for each"
+                    f" panes of the other keys; got also {', '.join(others)}; declare a view for"
+                    " each"
                 )
             if window.alone and self.celled:
                 raise DefinitionError(
@@ -220,14 +220,12 @@ class View:
         window = key if isinstance(key, Window) else None
         if window:
             _check_complete(window, Window, ("identity", "pane_sql", "end_sql"), subject)
-        expression = self._expression(
-            window.time if window else key, subject, [self._declared_filter]
-        )  # type: ignore[arg-type]  # parse_expression rejects anything but text
+        time = window.time if window else key
+        expression = self._expression(time, subject, [self._declared_filter])  # type: ignore[arg-type]  # parse_expression rejects anything but text
         if window and expression.type not in ("timestamp", "timestamp_ntz", "date"):
             raise DefinitionError(
                 f"{subject} must be a window over a timestamp or a date; got {window.time!r}, which"
-                " is"
-                f" {expression.type}"
+                f" is {expression.type}"
             )
         if not is_orderable(expression.type):
             raise DefinitionError(f"{subject} must be {A_SCALAR}; got {expression.type}")
@@ -291,8 +289,7 @@ class View:
         if not isinstance(presented, tuple) or len(presented) != 2:
             raise DefinitionError(
                 f"{subject} must have a method present that returns a tuple of SQL and its type;"
-                " got"
-                f" {presented!r} of {type(aggregate).__name__}; return both"
+                f" got {presented!r} of {type(aggregate).__name__}; return both"
             )
         present_sql, type_ = presented
         magnitude_sql = aggregate.magnitude(types)

@@ -54,8 +54,7 @@ class Variance(Aggregate):
         if is_decimal(type_) and decimal_precision(type_) > MOST_DIGITS:
             raise DefinitionError(
                 f"{subject} must be over a decimal of at most {MOST_DIGITS} digits; got {type_};"
-                " cast"
-                " it to a double"
+                " cast it to a double"
             )
 
     def states(self, types: Mapping[str, str], positioned: bool) -> dict[str, State]:
