@@ -11,14 +11,7 @@ from trilayer_core.errors import ClockError, CoverageError, UsageError
 from trilayer_core.log.broker import Log
 from trilayer_core.log.time_index import TimeIndex
 from trilayer_core.project import Project
-from trilayer_core.seam import (
-    Cut,
-    check_tick,
-    effective_cut,
-    format_time,
-    latest_tick,
-    tick_of,
-)
+from trilayer_core.seam import Cut, check_tick, effective_cut, format_time, latest_tick, tick_of
 from trilayer_core.store.continuity import check_log
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store

@@ -35,12 +35,7 @@ from trilayer_core.store.publication import (
     PublishedView,
 )
 from trilayer_core.store.publications import Publications
-from trilayer_core.store.runs import (
-    Recomputed,
-    ReconciledView,
-    Reconciliation,
-    Run,
-)
+from trilayer_core.store.runs import Recomputed, ReconciledView, Reconciliation, Run
 from trilayer_core.store.tables import digests
 
 logger = logging.getLogger("trilayer.batch")

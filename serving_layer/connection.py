@@ -26,14 +26,7 @@ from serving_layer import history
 from serving_layer.alerts.tail import ArrivingAlerts
 from serving_layer.digests import compared, digest_sql
 from serving_layer.refresh import Refresh
-from serving_layer.result import (
-    Provenance,
-    Result,
-    RowSet,
-    StreamProvenance,
-    closed,
-    interruptible,
-)
+from serving_layer.result import Provenance, Result, RowSet, StreamProvenance, closed, interruptible
 from serving_layer.snapshot import Snapshot, search_path
 from serving_layer.state import Loaded
 from serving_layer.tables import Layer, lock_down, lookup_table, open_database, put_table

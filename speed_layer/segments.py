@@ -19,13 +19,7 @@ from trilayer_core.definitions.stream import Rows, Stream
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.seam import RangesByTick, size
 from trilayer_core.store.files import Store, StoredFile
-from trilayer_core.store.segments import (
-    BYTES,
-    SHORTEST_REASON,
-    TICK,
-    Segment,
-    with_bytes,
-)
+from trilayer_core.store.segments import BYTES, SHORTEST_REASON, TICK, Segment, with_bytes
 from trilayer_core.store.tables import table_frames
 
 MAX_TICKS = 64

@@ -26,12 +26,7 @@ from trilayer_core.definitions.catalog import Catalog
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
-from trilayer_core.store.alerts import (
-    AlertGeneration,
-    AlertGenerations,
-    as_judged,
-    judges_above,
-)
+from trilayer_core.store.alerts import AlertGeneration, AlertGenerations, as_judged, judges_above
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import Interval, intervals_after, intervals_below
 from trilayer_core.store.master import Master

@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 
 from trilayer_core.definitions.alerts import Alert
 from trilayer_core.seam import Cut
-from trilayer_core.store.alerts import (
-    AlertGeneration,
-    as_judged,
-    why_added,
-    why_withdrawn,
-)
+from trilayer_core.store.alerts import AlertGeneration, as_judged, why_added, why_withdrawn
 from trilayer_core.store.origins import Origin
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.runs import JudgedFrom

@@ -21,13 +21,7 @@ from trilayer_core.errors import EnvironmentFault, IntegrityError, LogError, Sto
 from trilayer_core.log.alerts import AlertReader, AlertRecord, SentAlert, sent_alert
 from trilayer_core.runtime.failpoints import failpoint
 from trilayer_core.store import layout
-from trilayer_core.store.alerts import (
-    SENT_SCHEMA,
-    Sent,
-    sent_alerts,
-    sent_part,
-    writes_in,
-)
+from trilayer_core.store.alerts import SENT_SCHEMA, Sent, sent_alerts, sent_part, writes_in
 from trilayer_core.store.files import STALE_AFTER_S, Store, StoredFile
 
 logger = logging.getLogger("trilayer.alerts")

@@ -15,13 +15,7 @@ from sqlglot import exp
 from trilayer_core.definitions.clock import refuse_clock_texts
 from trilayer_core.definitions.inference import Inference
 from trilayer_core.definitions.literals import shown
-from trilayer_core.definitions.spark_types import (
-    FLOAT_KINDS,
-    INTERVALS,
-    TYPES,
-    SparkType,
-    table,
-)
+from trilayer_core.definitions.spark_types import FLOAT_KINDS, INTERVALS, TYPES, SparkType, table
 from trilayer_core.definitions.syntax import check_is_text, edited, parse_over
 from trilayer_core.errors import DefinitionError
 

@@ -8,12 +8,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from trilayer_core.definitions.calls import (
-    LAMBDAS,
-    call_type,
-    check_constants,
-    part_of_time,
-)
+from trilayer_core.definitions.calls import LAMBDAS, call_type, check_constants, part_of_time
 from trilayer_core.definitions.clock import check_alike, check_unknown, keep_from_clock
 from trilayer_core.definitions.comparisons import case_type, compared_type, refuse_operands
 from trilayer_core.definitions.literals import (
@@ -200,11 +195,7 @@ class Inference:
             )
         name = unit.sql().upper().removesuffix("S") if unit else ""
         if fits_interval(node.this.name, name) is False:
-            self.refuse(
-                "have intervals of less than 2^63 microseconds, or of less than 2^31 months",
-                f"which has {shown(node)}",
-                "a shorter one",
-            )
+            self.refuse_syntax(node)
         if name in ("DAY", "WEEK"):
             return SparkType("days")
         return SparkType("months" if re.search("YEAR|MONTH", name) else "time interval")

@@ -8,11 +8,7 @@ from typing import Annotated
 
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store import layout
-from trilayer_core.store.documents import (
-    ABSENT_IF_EMPTY,
-    ABSENT_IF_NONE,
-    NO_OTHER_FIELDS,
-)
+from trilayer_core.store.documents import ABSENT_IF_EMPTY, ABSENT_IF_NONE, NO_OTHER_FIELDS
 from trilayer_core.store.files import Store, StoredFile
 
 
