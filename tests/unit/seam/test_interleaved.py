@@ -13,7 +13,7 @@ from serving_layer import state as reader_state
 from speed_layer import compaction
 from tests.support.seam import schedules
 from tests.support.seam.interleaved import World, Wrong
-from tests.support.seam.schedules import FAULTS, plan, report, run, shrink
+from tests.support.seam.schedules import FAULTS, plan, report, run
 from trilayer_core.store import layout
 from trilayer_core.store.generations import Generations
 
@@ -82,12 +82,11 @@ def test_what_is_broken_on_purpose_is_found(damage, monkeypatch):
 def test_a_schedule_that_fails_is_made_small_and_can_be_run_again(monkeypatch):
     monkeypatch.setattr(compaction, "compact", narrow_first)
     seed, wrong = next((seed, wrong) for seed in range(200) if (wrong := _fails(seed)))
-    keep = shrink(seed, plan(seed))
-    assert len(keep) < schedules.LENGTH / 3
     said = report(seed, wrong)
-    places = said.rpartition(":")[2]
     assert f"--replay {seed}:" in said
-    assert _fails(seed, [plan(seed)[i] for i in schedules.places(places)])
+    keep = schedules.places(said.rpartition(":")[2])
+    assert len(keep) < schedules.LENGTH / 3
+    assert _fails(seed, [plan(seed)[i] for i in keep])
 
 
 def _fails(seed, entries=None):
