@@ -95,13 +95,13 @@ def every_measure(kind):
     bys = [None, *TYPES]
     fields_ = PARAMETERS.get(kind.kind, [{}])
     for type_, by, extra in itertools.product([None, *TYPES], bys, fields_):
+        if by and type_ != "string" and by != "double":
+            continue  # each type of one role, beside one of the other
         given_ = kind(value=type_ and COLUMN[type_], by=by and COLUMN[by], **extra)
         try:
             View("v", source=STREAM, key=["g"], aggregates={"a": given_})
         except (DefinitionError, KeyError):
             continue
-        if by and type_ != "string" and by != "double":
-            continue  # each type of one role, beside one of the other
         if by is None or _uses_by(given_):
             name = f"m{len(made)}"
             made[name] = given_
