@@ -37,23 +37,24 @@ CATALOG = Catalog(
 )
 
 
-@pytest.fixture
-def home(tmp_path, shared_classes, kafka_jars):
-    yield tmp_path / "broker"
-    kafka.stop(tmp_path / "broker", timeout_s=5)
+@pytest.fixture(scope="module")
+def home(tmp_path_factory, shared_classes, kafka_jars):
+    home = tmp_path_factory.mktemp("broker")
+    yield home
+    kafka.stop(home, timeout_s=5)
 
 
 def start(home):
     return kafka.start(home, jars=JARS / "kafka", echo=lambda _: None)
 
 
-def lose_end(home, broker, partition, offset):
+def lose_end(home, broker, partition, offset, topic=STREAM.topic):
     """Kills the broker, and cuts its log of the partition off at the batch that begins at `offset`,
     as if that had never reached the disk.
     """
     os.kill(broker.pid, signal.SIGKILL)
     kafka.stop(home)
-    folder = home / "kafka" / "data" / f"{STREAM.topic}-{partition}"
+    folder = home / "kafka" / "data" / f"{topic}-{partition}"
     (log,) = folder.glob("*.log")
     data, place = log.read_bytes(), 0
     while place < len(data):
@@ -77,9 +78,8 @@ def produce(pipeline, number, key, partition=0):
     # A producer of its own each time: one that counts its batches would find the broker's count
     # behind its own after a loss.
     producer = KafkaProducer(bootstrap_servers=pipeline.settings.bootstrap_servers)
-    sent = [
-        producer.send(STREAM.topic, value, key=b"k", partition=partition) for _ in range(number)
-    ]
+    topic = pipeline.stream.topic
+    sent = [producer.send(topic, value, key=b"k", partition=partition) for _ in range(number)]
     for future in sent:
         future.get(timeout=30)
     producer.close()
@@ -165,7 +165,7 @@ def test_what_spark_has_fetched_ahead_of_a_loss_is_not_counted(home, spark, stor
 
     broker = start(home)
     settings = quick(broker.bootstrap, speed={"max_events": 10})
-    stream = dataclasses.replace(STREAM, partitions=1)
+    stream = dataclasses.replace(STREAM, topic="ahead", partitions=1)
     catalog = Catalog(views=[dataclasses.replace(CATALOG.views[0], source=stream)])
     with Pipeline(catalog, settings, store, spark) as pipeline:
         produce(pipeline, 10, "a")
@@ -174,7 +174,7 @@ def test_what_spark_has_fetched_ahead_of_a_loss_is_not_counted(home, spark, stor
         monkeypatch.setattr(Reading, "process", wait_and_process)
         query = pipeline.start_speed()
         until(committed.is_set)
-        broker = lose_end(home, broker, 0, 10)
+        lose_end(home, broker, 0, 10, stream.topic)
         produce(pipeline, 30, "b")
         go_on.set()
         until(lambda: query.failure())
