@@ -57,11 +57,11 @@ from airflow.sdk import DAG, Asset, task
 with DAG("mine", schedule=[Asset("by_user")]):
 
     @task
-    def tell(triggering_asset_events):
+    def report(triggering_asset_events):
         (events,) = triggering_asset_events.values()
         return dict(max(events, key=lambda event: event.timestamp).extra)
 
-    tell()
+    report()
 '''
 
 HOOK = '''"""A notifier of one's own, which sends the message to a web server."""
@@ -441,11 +441,11 @@ def test_a_full_recompute_equals_what_is_published_though_a_task_is_killed(sched
     scheduled.wait(scheduled.beside["now"])
     for name in ("example_on_publish", "mine"):
 
-        def told(name: str = name) -> list[int]:
+        def reported(name: str = name) -> list[int]:
             ended = [r["dag_run_id"] for r in scheduled.runs(name) if r["state"] == "success"]
-            return [scheduled.returned(run_id, "tell", name)["version"] for run_id in ended]
+            return [scheduled.returned(run_id, "report", name)["version"] for run_id in ended]
 
-        until(lambda: max(told(), default=0) > before, timeout_s=120)
+        until(lambda: max(reported(), default=0) > before, timeout_s=120)
     for name in names:
         airflow.pause(scheduled.api, name)
     scheduled.verify()
