@@ -11,6 +11,8 @@ from trilayer_core.compute.grouping import plan
 from trilayer_core.compute.parsing import FITS, REJECT, parse
 from trilayer_core.runtime.session import first_cause
 
+pytestmark = pytest.mark.spark
+
 LOGS = Stream(
     "logs",
     "host string, status string, n int, items array<int>, at timestamp",

@@ -1,9 +1,13 @@
 """What others have set in Spark does not change what an expression means."""
 
+import pytest
+
 from tests.support.places import JARS
 from trilayer_core.runtime.session import driver_conf
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.runtime.spark_options import reset_inherited
+
+pytestmark = pytest.mark.spark
 
 INHERITED = {
     "spark.sql.legacy.timeParserPolicy": "LEGACY",
