@@ -66,7 +66,7 @@ def _clean_segments(stream: Stream, kept: Sequence[Publication], store: Store) -
     of_stream = Generations(store, stream)
     generations = of_stream.all()
     for generation in generations:
-        cut = oldest_cut(kept, stream.name, generation.topic_id)
+        cut = oldest_cut(kept, stream.name, generation.origin_id)
         old = generation is not generations[-1]  # the speed layer writes the newest one
         if old and _superseded(generation, _needed(generation, stream, kept), stream, cut, store):
             of_stream.delete(generation.name)
@@ -95,7 +95,7 @@ def _needed(
     published = [
         (name, view.fingerprint)
         for p in kept
-        if stream.name in p.streams and p.streams[stream.name].topic_id == generation.topic_id
+        if stream.name in p.streams and p.streams[stream.name].origin_id == generation.origin_id
         for name, view in p.views.items()
     ]
     return dict(generation.views.items() & set(published))
@@ -111,7 +111,7 @@ def _superseded(
     if not needed:
         return True
     try:
-        best = best_cover(Generations(store, stream), generation.topic_id, needed, cut)
+        best = best_cover(Generations(store, stream), generation.origin_id, needed, cut)
     except (CoverageError, IntegrityError):
         return False
     return best is not None and best.generation.number > generation.number

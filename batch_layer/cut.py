@@ -54,7 +54,9 @@ def cut(
     # Last, because a token overtakes other runs: a run that finds no cut must not do so.
     token = Fence(project.store).take(f"batch run until {format_time(t_ms)}")
     cuts = {name: cut_at_t for name, (cut_at_t, _) in streams.items()}
-    run = Run(token, t_ms, full, cuts, {name: topic_id for name, (_, topic_id) in streams.items()})
+    run = Run(
+        token, t_ms, full, cuts, {name: origin_id for name, (_, origin_id) in streams.items()}
+    )
     project.store.write_document(run.path("cut"), run)
     for name, cut_at_t in cuts.items():
         logger.info(

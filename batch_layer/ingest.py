@@ -70,10 +70,10 @@ def ingest(
     """
     store = project.store
     Fence(store).check(run.token)
-    identity = run.topic_ids[stream.name]
+    identity = run.origin_ids[stream.name]
     note_attempt(stream, run, store)
     chain = _reparse(stream, store, engine)
-    if chain and chain[-1].t_ms == run.t_ms and chain[-1].topic_id == identity:
+    if chain and chain[-1].t_ms == run.t_ms and chain[-1].origin_id == identity:
         check_ends_at(stream, chain[-1].end, run.cuts[stream.name])
         return chain[-1]
     with open_log(project.settings.bootstrap_servers) as log:
@@ -142,10 +142,10 @@ def _check_unchanged(stream: Stream, topic: Topic, marks: Marks, cut: Cut, log: 
 
 
 def _check_origin(stream: Stream, run: Run, present: Origin | None) -> None:
-    if present is None or present.identity != run.topic_ids[stream.name]:
+    if present is None or present.identity != run.origin_ids[stream.name]:
         raise OvertakenError(
             f"stream {stream.name!r}: the run was cut in the origin"
-            f" {run.topic_ids[stream.name]}, but the present one is"
+            f" {run.origin_ids[stream.name]}, but the present one is"
             f" {present and present.identity}: a loss was accepted since; run `trilayer batch run`"
         )
 

@@ -184,13 +184,13 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
     `base` is the publication whose counts are continued; without one they are added up from the
     beginning.
     """
-    cut, identity = run.cuts[stream.name], run.topic_ids[stream.name]
+    cut, identity = run.cuts[stream.name], run.origin_ids[stream.name]
     before = base.streams[stream.name] if base else None
     if before:
         below = intervals_below(
-            Master(store, stream).chain_after(before.cut, before.topic_id), cut, identity
+            Master(store, stream).chain_after(before.cut, before.origin_id), cut, identity
         )
-        added = intervals_after(below, before.cut, stream, before.topic_id)
+        added = intervals_after(below, before.cut, stream, before.origin_id)
     else:
         below = added = intervals_below(Master(store, stream).read_chain(), cut, identity)
     check_ends_at(stream, chain_end(newest_of(below, identity), {}), cut)

@@ -60,13 +60,15 @@ def recompute(project: Project, run: Run, engine: Engine) -> Recomputed:
         published = base.streams[stream.name] if base and comparable else None
         incremental = published is not None and not run.full
         kinds[stream.name] = "incremental" if incremental else "full"
-        identity = run.topic_ids[stream.name]
+        identity = run.origin_ids[stream.name]
         if published is not None and incremental:
-            history = Master(store, stream).chain_after(published.cut, published.topic_id)
+            history = Master(store, stream).chain_after(published.cut, published.origin_id)
         else:
             history = Master(store, stream).read_chain()
         chain = intervals_below(history, run.cuts[stream.name], identity)
-        new = intervals_after(chain, published.cut, stream, published.topic_id) if published else []
+        new = (
+            intervals_after(chain, published.cut, stream, published.origin_id) if published else []
+        )
         for pass_ in plan(catalog.stored_of(stream)):
             with _naming(stream, pass_.views):
                 # In a full run as well: `reconcile` compares what the new intervals add with the

@@ -136,18 +136,15 @@ def speed_share(
 ) -> SpeedShare | NotCompared:
     """The speed layer's share of the events between the base's cut and the run's."""
     views = {view.name: view.fingerprint for view in catalog.stored_of(stream)}
-    origin = Origins(store, stream).present()
-    assert origin is not None
     if base is not None and stream.name not in base.streams:
         return NotCompared("the stream is new")
-    if (base.streams[stream.name].topic_id if base else origin.topic_id) != run.topic_ids[
-        stream.name
-    ]:
+    # Without a base the run has counted everything since the first origin.
+    before, first = base and base.streams[stream.name], Origins(store, stream).all()[0]
+    end, identity = run.cuts[stream.name], run.origin_ids[stream.name]
+    if (before.origin_id if before else first.identity) != identity:
         return NotCompared("a new origin has begun since")
-    start = base.streams[stream.name].cut if base else origin.start
-    end = run.cuts[stream.name]
+    start = before.cut if before else first.start
     try:
-        identity = run.topic_ids[stream.name]
         departed = newest_departed(Master(store, stream).chain(), identity)
         covered = best_cover(Generations(store, stream), identity, views, start, departed=departed)
         if covered is None:

@@ -198,7 +198,7 @@ class BatchLayer:
             return None
         for stream in catalog.streams:
             present = Origins(store, stream).present()
-            if present is None or published.streams[stream.name].topic_id != present.identity:
+            if present is None or published.streams[stream.name].origin_id != present.identity:
                 return None
         logger.info(
             "version %s in force, T=%s, covers T=%s: nothing to do",

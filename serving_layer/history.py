@@ -132,7 +132,7 @@ def version_of(
     is the last run since that found nothing new.
     """
     streams = {
-        name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost, origin_number(s.topic_id))
+        name: StreamShare(dict(s.cut), s.events, s.quarantined, s.lost, origin_number(s.origin_id))
         for name, s in publication.streams.items()
     }
     reconciled = {
@@ -234,12 +234,12 @@ def segments(stream: Stream, generation: str | None, store: Store) -> RowSet:
     if generation is None:
         return RowSet(SEGMENTS.empty_table())
     generations = Generations(store, stream)
-    identity = generations.read(generation).topic_id
+    identity = generations.read(generation).origin_id
     # Offsets of another origin can't be compared with the segments'.
     cuts = {
         publication.version: published.cut
         for publication in Publications(store).versions()
-        if (published := publication.streams.get(stream.name)) and published.topic_id == identity
+        if (published := publication.streams.get(stream.name)) and published.origin_id == identity
     }
     rows = [
         _row(commit, segment, cuts) | {"generation": generation}

@@ -165,7 +165,7 @@ class Basis:
 
     Attributes:
         cut: The cut from which on segments are merged.
-        topic_id: The identity of the origin in which the cut counts.
+        origin_id: The identity of the origin in which the cut counts.
         departed: Generations up to this number are not merged.
         fit: What is stored of the views that have an answer.
         missing: The other views, with the reason.
@@ -173,7 +173,7 @@ class Basis:
     """
 
     cut: Cut
-    topic_id: str = ""
+    origin_id: str = ""
     departed: int = 0
     fit: Sequence[View] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -217,11 +217,11 @@ def basis(
         elif publication and any(view.name in publication.views for view in catalog.views):
             why = _added_since(publication)
         else:
-            return Basis(origins[0].start, origins[0].topic_id, fit=catalog.stored_of(stream))
+            return Basis(origins[0].start, origins[0].identity, fit=catalog.stored_of(stream))
         return Basis({}, missing={view.name: why for view in views}, note=why)
     missing = {view.name: because for view in views if (because := _why_missing(view, publication))}
     fit = [stored for view in views if view.name not in missing for stored in view.stored]
-    return Basis(published.cut, published.topic_id, published.departed, fit, missing)
+    return Basis(published.cut, published.origin_id, published.departed, fit, missing)
 
 
 def stream_target(
@@ -242,7 +242,7 @@ def stream_target(
     """
     if on.note:
         return StreamTarget(None, StreamState({}, note=on.note), on.missing)
-    alone = _why_alone(origins, on.topic_id)
+    alone = _why_alone(origins, on.origin_id)
     if cover is None:
         why = alone or "the speed layer has not run these definitions"
         at = f"T={publication.t}" if publication else "no publication"
@@ -294,9 +294,9 @@ def goes_on(before: StreamState, now: StreamState) -> bool:
 # -- in words --------------------------------------------------------------------------------------
 
 
-def _why_alone(origins: Sequence[Origin], topic_id: str) -> str:
+def _why_alone(origins: Sequence[Origin], origin_id: str) -> str:
     """A message if an origin newer than that of the batch views has begun, else empty."""
-    if not origins or origins[-1].identity == topic_id:
+    if not origins or origins[-1].identity == origin_id:
         return ""
     return (
         "a loss was accepted since; what the log has had from there on is in the next publication"

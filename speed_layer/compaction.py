@@ -191,7 +191,7 @@ def _groups(
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
     record = Generations(store, stream).read(generation)
-    cuts = _recorded_cuts(stream, record.topic_id, commits, store)
+    cuts = _recorded_cuts(stream, record.origin_id, commits, store)
     # A T later than now comes from a clock that was ahead; earlier ones may still be chosen.
     newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
     groups: list[list[Commit]] = [[]]
@@ -219,7 +219,7 @@ def _groups(
 
 
 def _recorded_cuts(
-    stream: Stream, topic_id: str, commits: Sequence[Commit], store: Store
+    stream: Stream, origin_id: str, commits: Sequence[Commit], store: Store
 ) -> list[tuple[int, Cut]]:
     """The T and the cut of recorded runs and of the newest intervals.
 
@@ -234,10 +234,10 @@ def _recorded_cuts(
     back_to: Callable[[Interval], bool] = lambda interval: all(  # noqa: E731
         interval.end.get(partition, 0) <= offset for partition, offset in begin.items()
     )
-    cuts = list(Master(store, stream).recorded_cuts(back_to=back_to, identity=topic_id).items())
+    cuts = list(Master(store, stream).recorded_cuts(back_to=back_to, identity=origin_id).items())
     runs = Runs(store)
     for run in filter(None, map(runs.begun, runs.tokens())):
-        if run.topic_ids.get(stream.name) == topic_id:
+        if run.origin_ids.get(stream.name) == origin_id:
             cuts.append((run.t_ms, run.cuts[stream.name]))
     return cuts
 

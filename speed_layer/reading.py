@@ -169,7 +169,7 @@ class Reading:
     def overtaken(self) -> bool:
         """Whether a new origin has begun since the generation began."""
         present = self._origins.present()
-        return present is not None and present.identity != self.generation.topic_id
+        return present is not None and present.identity != self.generation.origin_id
 
     def has_lost(self) -> bool:
         """Whether the log has lost what the generation has read or was about to read."""
@@ -228,7 +228,7 @@ class Reading:
         self._know_partitions(self._read.ends)
         # Ingested records are part of the answers whether or not this generation has read them.
         present = self._origins.present()
-        if present is not None and present.identity == self.generation.topic_id:
+        if present is not None and present.identity == self.generation.origin_id:
             chain = self._master.longest_chain()
             try:
                 check_log(self._stream, self._topic, present, chain, self._log)
@@ -300,7 +300,7 @@ def ruled_out(generation: Generation, chain: Sequence[Interval]) -> str | None:
 
     Readers never merge such a generation again.
     """
-    if generation.number > newest_departed(chain, generation.topic_id):
+    if generation.number > newest_departed(chain, generation.origin_id):
         return None
     return (
         f"a batch run has found that the log lost records which generation {generation.number} had"

@@ -70,7 +70,7 @@ class Succession:
         check_log(self.stream, self.topic, present, chain, self.log)
         generations = self._generations.all()
         read, gone = NOTHING_READ, None
-        if generations and generations[-1].topic_id == present.identity:
+        if generations and generations[-1].origin_id == present.identity:
             gone = departed or ruled_out(generations[-1], chain)
             if gone is None:
                 read, gone = lost(self.stream, generations[-1], self.topic, self.log, self.store)
@@ -113,7 +113,7 @@ class Succession:
 
     def _ended(self, generation: Generation, identity: str) -> str:
         """The reason why the generation can't continue; empty if it can."""
-        if generation.topic_id != identity:
+        if generation.origin_id != identity:
             return "a new origin has begun"
         if generation.fingerprint != self.project.catalog.stream_fingerprint(self.stream):
             return "definitions have changed"
@@ -258,7 +258,7 @@ class Succession:
         kept = publications.versions() if standing else []
         start = oldest_cut(kept, self.stream.name, present.identity, present.start)
         published = standing.streams.get(self.stream.name) if standing else None
-        of_present = published is not None and published.topic_id == present.identity
+        of_present = published is not None and published.origin_id == present.identity
         needed = published.cut if published and of_present else dict(start)
         beginning = self.log.beginning(self.topic)
         for partition, offset in start.items():

@@ -99,26 +99,28 @@ class _Reasons:
     examples: list[dict[str, str]] = field(default_factory=list)
     unexplained: int = 0
 
-    def add(self, state: str, topic_id: str, partition: int, offset: int, sent: str | None) -> None:
+    def add(
+        self, state: str, origin_id: str, partition: int, offset: int, sent: str | None
+    ) -> None:
         """Counts an alert; `sent` is what was sent of it last."""
         view = self.alert.profile.name if self.alert.profile else None
         judged = as_judged(self.generations, self.recomputed.alerts[self.alert.name].judged)
-        last, start = self.alert.last, self.starts.get(topic_id)
+        last, start = self.alert.last, self.starts.get(origin_id)
         if state == ADDED:
             reason = why_added(
-                self.generations, topic_id, partition, offset,
+                self.generations, origin_id, partition, offset,
                 last=last, view=view, judged=judged, start=start,
             )  # fmt: skip
         else:
             version = json.loads(sent)["profile_version"] if sent and view else None
             reason = why_withdrawn(
-                self.generations, topic_id, partition, offset,
+                self.generations, origin_id, partition, offset,
                 last=last, view=view, version=version, judged=judged, start=start,
             )  # fmt: skip
             self.unexplained += reason == UNEXPLAINED
         self.why[f"{state}: {reason}"] += 1
         if len(self.examples) < EXAMPLES:
-            place = {"topic_id": topic_id, "partition": str(partition), "offset": str(offset)}
+            place = {"topic_id": origin_id, "partition": str(partition), "offset": str(offset)}
             self.examples.append({"state": state, "why": reason, **place})
 
 
@@ -152,12 +154,12 @@ def _compare_sent(
     except IntegrityError as error:
         return ReconciledAlert(not_compared=f"what was sent can't be read: {error}")
     counts: Counter[str] = Counter()
-    for state, topic_id, partition, offset, sent in _states(duck):
+    for state, origin_id, partition, offset, sent in _states(duck):
         if state == CONFIRMED:
             counts[CONFIRMED] += offset  # the row with their number
             continue
         counts[state] += 1
-        reasons.add(state, topic_id, partition, offset, sent)
+        reasons.add(state, origin_id, partition, offset, sent)
     return ReconciledAlert(
         counts[CONFIRMED] + counts[DIFFER],
         counts[WITHDRAWN],
@@ -175,8 +177,8 @@ def _places(intervals: Sequence[Interval]) -> pa.Table:
     for interval in intervals:
         for partition, r in interval.ranges.items():
             # The intervals of an origin follow each other without gaps.
-            ranges.setdefault((interval.topic_id, partition), [r.start, r.end])[1] = r.end
-    rows = [(topic_id, p, start, end) for (topic_id, p), (start, end) in ranges.items()]
+            ranges.setdefault((interval.origin_id, partition), [r.start, r.end])[1] = r.end
+    rows = [(origin_id, p, start, end) for (origin_id, p), (start, end) in ranges.items()]
     names = {
         "topic_id": pa.string(), "partition": pa.int32(), "low": pa.int64(), "high": pa.int64(),
     }  # fmt: skip

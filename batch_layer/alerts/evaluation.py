@@ -117,7 +117,7 @@ class History:
     @property
     def identity(self) -> str:
         """The origin in which the run's cut counts."""
-        return self.run.topic_ids[self.stream.name]
+        return self.run.origin_ids[self.stream.name]
 
     @property
     def published(self) -> PublishedStream | None:
@@ -136,8 +136,8 @@ class History:
         before = self.published
         if before is None:
             return self.whole
-        chain = Master(self.store, self.stream).chain_after(before.cut, before.topic_id)
-        return intervals_after(self._below(chain), before.cut, self.stream, before.topic_id)
+        chain = Master(self.store, self.stream).chain_after(before.cut, before.origin_id)
+        return intervals_after(self._below(chain), before.cut, self.stream, before.origin_id)
 
     @property
     def old(self) -> Sequence[Interval]:
@@ -297,11 +297,11 @@ class CutOf:
 
     def origin(self, identity: str) -> Cut | None:
         """The cut in an origin; None if all its events are below it."""
-        if identity == self.published.topic_id:
+        if identity == self.published.origin_id:
             return self.published.cut
-        if identity not in self.origins or self.published.topic_id not in self.origins:
+        if identity not in self.origins or self.published.origin_id not in self.origins:
             return {}
-        own, cut = self.origins.index(identity), self.origins.index(self.published.topic_id)
+        own, cut = self.origins.index(identity), self.origins.index(self.published.origin_id)
         return None if own < cut else {}
 
 
@@ -320,7 +320,7 @@ def judging_generations(
     newest = max((one.generation for one in before), default=0)
     later = [
         replace(one, alert_from=_later(one.alert_from, published.cut))
-        if one.topic_id == published.topic_id
+        if one.origin_id == published.origin_id
         else one
         for one in recorded
         if one.number > newest
@@ -354,7 +354,7 @@ def kept_generations(
             if cut_of is None:
                 needed = kept[0].number == one.number + 1
             else:
-                needed = judges_above(one, kept, cut_of.origin(one.topic_id))
+                needed = judges_above(one, kept, cut_of.origin(one.origin_id))
             if not needed:
                 break
         kept.insert(0, one)
@@ -373,11 +373,11 @@ def _memory(
     """
     token, identity, published = history.run.token, history.identity, history.published
     if history.run.full or remembered is None or published is None:
-        own = [interval for interval in history.whole if interval.topic_id == identity]
+        own = [interval for interval in history.whole if interval.origin_id == identity]
         files = engine.remember(group, own, token, "full")
         return RecomputedMemory(files, engine.scattered(group, files))
-    before = remembered.files if published.topic_id == identity else ()
-    own = [interval for interval in history.new if interval.topic_id == identity]
+    before = remembered.files if published.origin_id == identity else ()
+    own = [interval for interval in history.new if interval.origin_id == identity]
     added = engine.remember(group, own, token, "added")
     if not added and before:
         return RecomputedMemory(before, remembered.scattered)

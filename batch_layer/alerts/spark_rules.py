@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from trilayer_core.compute.alerts import (
+    ORIGIN_ID,
     PROFILE_FILE,
-    TOPIC_ID,
     alerts_of,
     key_columns,
     newest_sql,
@@ -40,7 +40,7 @@ GENERATION = "_generation"
 
 def event_columns(stream: Stream) -> list[str]:
     """The columns of an event, as memory files have them."""
-    return [TOPIC_ID, "_partition", "_offset", "_timestamp", *(f"`{c}`" for c in stream.columns)]
+    return [ORIGIN_ID, "_partition", "_offset", "_timestamp", *(f"`{c}`" for c in stream.columns)]
 
 
 def events_in(
@@ -55,13 +55,13 @@ def events_in(
     """
     by_origin: dict[str, list[StoredFile]] = {}
     for interval in intervals:
-        by_origin.setdefault(interval.topic_id, []).extend(interval.files)
+        by_origin.setdefault(interval.origin_id, []).extend(interval.files)
     store.check_all(file for files in by_origin.values() for file in files)
     return union(
         [
             spark.read.parquet(*(store.uri(file.path) for file in files))
             .where(F.col(REJECT).isNull())
-            .selectExpr(f"{literal(identity)} AS {TOPIC_ID}", *event_columns(stream)[1:])
+            .selectExpr(f"{literal(identity)} AS {ORIGIN_ID}", *event_columns(stream)[1:])
             for identity, files in by_origin.items()
             if files
         ]
@@ -111,7 +111,7 @@ def raised(
 
 def generation_sql(
     generations: Sequence[AlertGeneration],
-    topic_id: str = TOPIC_ID,
+    origin_id: str = ORIGIN_ID,
     partition: str = "_partition",
     offset: str = "_offset",
 ) -> str:
@@ -126,7 +126,7 @@ def generation_sql(
             f"WHEN {p} THEN CAST({low} AS BIGINT)" for p, low in one.alert_from.items() if low
         )
         start = f"CASE {partition} {froms} ELSE CAST(0 AS BIGINT) END" if froms else "0"
-        own = f"{topic_id} = {literal(one.topic_id)}"
+        own = f"{origin_id} = {literal(one.origin_id)}"
         whens.append(f"WHEN {own} AND {offset} >= {start} THEN {one.number}")
     return f"(CASE {' '.join(whens)} END)" if whens else "CAST(NULL AS INT)"
 
@@ -177,7 +177,7 @@ def newest(group: AlertGroup, rows: DataFrame) -> DataFrame:
 
 def scattered(group: AlertGroup, rows: DataFrame) -> int:
     """The number of keys whose events are in more than one partition of the same origin."""
-    keys = ", ".join([TOPIC_ID, *key_columns(group).values()])
+    keys = ", ".join([ORIGIN_ID, *key_columns(group).values()])
     counted = select_from(
         rows,
         lambda name: (

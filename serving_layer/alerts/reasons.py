@@ -19,12 +19,12 @@ class Place:
     """Some events of a partition that may have the same reasons.
 
     Attributes:
-        topic_id: The identity of the origin in which offsets count.
+        origin_id: The identity of the origin in which offsets count.
         partition: The partition.
         version: The `profile_version` of alerts that were sent, or -1 if they have none.
     """
 
-    topic_id: str
+    origin_id: str
     partition: int
     version: int = -1
 
@@ -46,21 +46,21 @@ class Reach:
     """How far the publication in force reaches, for one alert.
 
     Attributes:
-        topic_id: The identity of the origin in which the cut counts; None if the publication does
+        origin_id: The identity of the origin in which the cut counts; None if the publication does
             not have the alert with its present definition.
         cut: The cut.
         past: The identities of the origins before that one, all of whose events lie below the cut.
     """
 
-    topic_id: str | None = None
+    origin_id: str | None = None
     cut: Cut = field(default_factory=dict)
     past: Sequence[str] = ()
 
     def below(self, place: Place, span: Span) -> Span | None:
         """The part of a span that lies below the cut; None if there is none."""
-        if place.topic_id in self.past:
+        if place.origin_id in self.past:
             return span
-        end = self.cut.get(place.partition, 0) if place.topic_id == self.topic_id else 0
+        end = self.cut.get(place.partition, 0) if place.origin_id == self.origin_id else 0
         return Span(span.first, min(span.last, end - 1)) if span.first < end else None
 
 
@@ -78,8 +78,8 @@ def reach_of(alert: Alert, publication: Publication | None, origins: Sequence[Or
     if stream is None:
         return Reach()
     identities = [origin.identity for origin in origins]
-    at = identities.index(stream.topic_id) if stream.topic_id in identities else 0
-    return Reach(stream.topic_id, stream.cut, identities[:at])
+    at = identities.index(stream.origin_id) if stream.origin_id in identities else 0
+    return Reach(stream.origin_id, stream.cut, identities[:at])
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Evaluations:
         return reasons
 
     def _pieces_of(self, place: Place) -> _Pieces:
-        at = (place.topic_id, place.partition)
+        at = (place.origin_id, place.partition)
         if at not in self._pieces:
             self._pieces[at] = _Pieces(*at, self._generations, self._judged)
         return self._pieces[at]
@@ -150,8 +150,8 @@ class Evaluations:
         first, by = self._pieces_of(place).first, piece.by
         generations = [one for one in (first, by if by is not first else None) if one is not None]
         judged = [piece.judged] if piece.judged else self._judged[:1]
-        start = self._starts.get(place.topic_id)
-        at = (place.topic_id, place.partition, offset)
+        start = self._starts.get(place.origin_id)
+        at = (place.origin_id, place.partition, offset)
         last, view = self._alert.last, self._view
         if state == "added":
             return why_added(generations, *at, last=last, view=view, judged=judged, start=start)
@@ -175,13 +175,13 @@ class _Pieces:
 
     def __init__(
         self,
-        topic_id: str,
+        origin_id: str,
         partition: int,
         generations: Sequence[AlertGeneration],
         judged: Sequence[AlertGeneration],
     ) -> None:
-        own = [one for one in generations if one.topic_id == topic_id]
-        theirs = [one for one in judged if one.topic_id == topic_id]
+        own = [one for one in generations if one.origin_id == origin_id]
+        theirs = [one for one in judged if one.origin_id == origin_id]
         self.first = own[0] if own else None
         self._starts = sorted({0, *(one.alert_from.get(partition, 0) for one in (*own, *theirs))})
         self._pieces = [

@@ -220,9 +220,9 @@ class AlertTables:
         best: dict[tuple[str, int, int], tuple[bool, int]] = {}
         fitting: dict[tuple[str, int, int], bool] = {}
         lost: dict[bool, list[int]] = {True: [], False: []}
-        for topic_id, partition, offset, _, version, _, arrived, row, _ in several:
-            at = (topic_id, partition, offset)
-            fits = version == evaluations.version(Place(topic_id, partition), offset)
+        for origin_id, partition, offset, _, version, _, arrived, row, _ in several:
+            at = (origin_id, partition, offset)
+            fits = version == evaluations.version(Place(origin_id, partition), offset)
             if at in best and (fitting[at] or not fits):
                 lost[arrived].append(row)
                 continue
@@ -246,10 +246,10 @@ class AlertTables:
         table = _table(alert, "reach")
         self._connection.execute(f"DELETE FROM {table}")
         self._connection.execute(
-            f"INSERT INTO {table} SELECT $past, $topic_id, map($partitions, $offsets)",
+            f"INSERT INTO {table} SELECT $past, $origin_id, map($partitions, $offsets)",
             {
                 "past": list(reach.past),
-                "topic_id": reach.topic_id,
+                "origin_id": reach.origin_id,
                 "partitions": list(reach.cut),
                 "offsets": list(reach.cut.values()),
             },
@@ -270,7 +270,7 @@ class AlertTables:
         contents.reasons = reasons
         columns = [
             [one.state for one in reasons],
-            [one.place.topic_id for one in reasons],
+            [one.place.origin_id for one in reasons],
             [one.place.partition for one in reasons],
             [one.place.version for one in reasons],
             [one.start for one in reasons],

@@ -196,7 +196,7 @@ class ArrivingAlerts:
                 self._alert.fingerprint,
             ):
                 continue
-            identity = (sent.topic_id, sent.id)
+            identity = (sent.origin_id, sent.id)
             repeated = identity in self._recent
             self._recent[identity] = None
             self._recent.move_to_end(identity)

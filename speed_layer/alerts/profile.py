@@ -49,7 +49,7 @@ def stored_profile(
         if _is_equal(profile.file, file):
             store.delete(path)
             return profile
-    return Profile(publication.version, stream.cut, stream.topic_id, file)
+    return Profile(publication.version, stream.cut, stream.origin_id, file)
 
 
 def _is_equal(one: StoredFile, other: StoredFile) -> bool:

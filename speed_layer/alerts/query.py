@@ -149,7 +149,7 @@ class AlertQuery:
         return (
             self.generation is not None
             and present is not None
-            and present.identity != self.generation.topic_id
+            and present.identity != self.generation.origin_id
         )
 
     def reads_another_topic(self) -> bool:
@@ -165,7 +165,7 @@ class AlertQuery:
         return (
             topic is not None
             and self.generation is not None
-            and topic.id != topic_id_of(self.generation.topic_id)
+            and topic.id != topic_id_of(self.generation.origin_id)
         )
 
     def has_lost_files(self) -> bool:
@@ -282,7 +282,7 @@ class AlertQuery:
             .load()
             .selectExpr(*kafka_sql(["_partition", "_offset", "_timestamp", "_value"]))
         )
-        events = select_from(records, lambda rows: streamed_sql(group, rows, generation.topic_id))
+        events = select_from(records, lambda rows: streamed_sql(group, rows, generation.origin_id))
         events = _judged_only(events, generation)
         if generation.memory:
             events = with_remembered(events, self._remembered(generation), group)
@@ -303,7 +303,7 @@ class AlertQuery:
         """The newest events of each key below the generation's cut."""
         self._store.check_all(generation.memory)
         paths = [self._store.uri(file.path) for file in generation.memory]
-        of_origin = f"_topic_id = {literal(generation.topic_id)}"
+        of_origin = f"_topic_id = {literal(generation.origin_id)}"
         rows = self._spark.read.parquet(*paths).where(of_origin)
         return select_from(rows, lambda name: remembered_sql(self.group, name))
 

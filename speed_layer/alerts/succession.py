@@ -100,7 +100,7 @@ class AlertSuccession:
 
     def _ended(self, newest: AlertGeneration, origin: Origin) -> str:
         """Why the newest generation can't go on; empty if it can."""
-        if newest.topic_id != origin.identity:
+        if newest.origin_id != origin.identity:
             return "a new origin has begun"
         if newest.fingerprint != self.group.fingerprint:
             return "definitions have changed"
@@ -181,7 +181,7 @@ class AlertSuccession:
         partitions = sorted({*self.topic.partitions, *end})
         if before is None:
             return {partition: end.get(partition, 0) for partition in partitions}
-        if before.topic_id == origin.identity:
+        if before.origin_id == origin.identity:
             judged = Progress(self.store, self.group, before.number).judged()
             reached = {**before.alert_from, **judged}
             reached = {p: max(o, before.alert_from.get(p, 0)) for p, o in reached.items()}
@@ -232,7 +232,7 @@ class AlertSuccession:
             memory is not None
             and stream is not None
             and memory.fingerprint == self.group.memory_fingerprint
-            and stream.topic_id == identity
+            and stream.origin_id == identity
         )
 
     def _horizon(self, alert_from: Cut, origin: Origin, why: str) -> tuple[dict[int, int], str]:
@@ -290,7 +290,7 @@ class AlertSuccession:
         if not self.group.last or published is None or published.version == generation.version:
             return ""
         origin = Origins(self.store, self.group.stream).present()
-        if origin is None or origin.identity != generation.topic_id:
+        if origin is None or origin.identity != generation.origin_id:
             return ""
         if self._base(judged, origin, publications, published) != published:
             return ""

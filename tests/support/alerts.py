@@ -177,7 +177,7 @@ class Walk:
     def alerts(
         self,
         name: str,
-        topic_id: str,
+        origin_id: str,
         cut: Cut,
         profile_of: Callable[[int, int], tuple[int, Mapping[str | None, Row]] | None] | None = None,
     ) -> dict[tuple[int, int], dict[str, Any]]:
@@ -185,7 +185,7 @@ class Walk:
 
         Args:
             name: The alert.
-            topic_id: The identity of the origin.
+            origin_id: The identity of the origin.
             cut: The cut.
             profile_of: For an alert with a profile, the version and rows by which the event of a
                 partition and offset is judged; None if it is not judged.
@@ -212,10 +212,10 @@ class Walk:
             if not twin.rule(event, last, profile):
                 continue
             found[partition, offset] = {
-                "id": alert_id(name, twin.alert.fingerprint, topic_id, partition, offset),
+                "id": alert_id(name, twin.alert.fingerprint, origin_id, partition, offset),
                 "alert": name,
                 "fingerprint": twin.alert.fingerprint,
-                "topic_id": topic_id,
+                "topic_id": origin_id,
                 "partition": partition,
                 "offset": offset,
                 "created_at": _time(stamp_ms),
@@ -270,7 +270,7 @@ def parsed_rows(rows: Iterable[Row]) -> dict[tuple[int, int], dict[str, Any]]:
 def begin_generation(
     store: Store,
     group: AlertGroup,
-    topic_id: str,
+    origin_id: str,
     alert_from: Cut,
     profile: Mapping[str | None, Row] | None = None,
     *,
@@ -290,14 +290,14 @@ def begin_generation(
         file = store.write_table(path, pa.Table.from_pylist(rows, schema))
         of = versions.get(version)
         at = of.streams[group.stream.name] if of else None
-        cut, identity = (at.cut, at.topic_id) if at else ({}, topic_id)
+        cut, identity = (at.cut, at.origin_id) if at else ({}, origin_id)
         profiles["by_card"] = Profile(version, cut, identity, file)
     newest = generations.newest()
     generation = AlertGeneration(
         newest.number + 1 if newest else 1,
         group.fingerprint,
         {alert.name: alert.fingerprint for alert in group.alerts},
-        topic_id,
+        origin_id,
         publication,
         alert_from if read_from is None else read_from,
         alert_from,

@@ -124,7 +124,7 @@ class Pipeline:
         reached = dict(generation.start)
         kept = Publications(self.store).versions()
         # What lies below the oldest cut is cleared away.
-        for partition, offset in oldest_cut(kept, query.stream.name, generation.topic_id).items():
+        for partition, offset in oldest_cut(kept, query.stream.name, generation.origin_id).items():
             reached[partition] = max(reached.get(partition, 0), offset)
         for commit in Generations(self.store, query.stream).commits(generation.name):
             for segment in commit.segments:

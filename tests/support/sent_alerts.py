@@ -42,7 +42,7 @@ class Raised:
     alert: Alert
     offset: int
     partition: int = 0
-    topic_id: str = "topic"
+    origin_id: str = "topic"
     version: int | None = None
     content: str = ""
     fingerprint: str = ""
@@ -61,11 +61,11 @@ class Raised:
         event = {"card": f"c{self.offset % 3}", "amount": self.offset, "note": self.content}
         document: dict[str, Any] = {
             "id": alert_id(
-                self.alert.name, fingerprint, self.topic_id, self.partition, self.offset
+                self.alert.name, fingerprint, self.origin_id, self.partition, self.offset
             ),
             "alert": self.alert.name,
             "fingerprint": fingerprint,
-            "topic_id": self.topic_id,
+            "topic_id": self.origin_id,
             "partition": self.partition,
             "offset": self.offset,
             "created_at": self.created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -82,7 +82,7 @@ class Raised:
         return {
             "alert": self.alert.name,
             "fingerprint": self.fingerprint or self.alert.fingerprint,
-            "topic_id": self.topic_id,
+            "topic_id": self.origin_id,
             "partition": self.partition,
             "offset": self.offset,
             "created_at": self.created_at,
@@ -152,7 +152,7 @@ class AlertStore:
         self,
         cut: dict[int, int],
         alerts: dict[str, list[StoredFile]],
-        topic_id: str = "topic",
+        origin_id: str = "topic",
         judged: list[JudgedFrom] | None = None,
     ) -> Publication:
         """Puts a publication in force whose views have no rows."""
@@ -171,7 +171,7 @@ class AlertStore:
             "full",
             None,
             0,
-            {self.stream.name: PublishedStream(topic_id, self.stream.fingerprint, cut, 0, 0, 0)},
+            {self.stream.name: PublishedStream(origin_id, self.stream.fingerprint, cut, 0, 0, 0)},
             {},
             {},
             alerts=published,
@@ -191,7 +191,7 @@ class AlertStore:
         version: int | None = None,
         read_from: dict[int, int] | None = None,
         profile: int | None = None,
-        topic_id: str = "topic",
+        origin_id: str = "topic",
     ) -> None:
         """Records another generation of an alert."""
         (group,) = (g for g in self.catalog.alert_groups if alert in g.alerts)
@@ -200,13 +200,13 @@ class AlertStore:
         profiles = {}
         if profile is not None and alert.profile:
             file = StoredFile("profile.parquet", 0, 0, "")
-            profiles[alert.profile.name] = Profile(profile, {}, topic_id, file)
+            profiles[alert.profile.name] = Profile(profile, {}, origin_id, file)
         generations.begin(
             AlertGeneration(
                 number,
                 group.fingerprint,
                 {a.name: a.fingerprint for a in group.alerts},
-                topic_id,
+                origin_id,
                 version,
                 read_from or {},
                 alert_from,

@@ -337,7 +337,7 @@ def _rows_of(store: Store, stream: Stream, values: bool) -> Iterator[tuple[int, 
     columns = [*_COLUMNS, *([_VALUE] if values else [])]
     chain = Master(store, stream).read_chain()
     for interval in chain:
-        number = origin_number(interval.topic_id)
+        number = origin_number(interval.origin_id)
         for file in interval.files if interval.quarantined else []:
             rejected = pc.field(REJECT).is_valid()
             path = store.path(file.path)
@@ -352,7 +352,7 @@ def _rows_of(store: Store, stream: Stream, values: bool) -> Iterator[tuple[int, 
     generations = Generations(store, stream)
     for generation in reversed(standing(generations.all())):
         # After a change of the schema an older generation quarantined what counts now.
-        if generation.topic_id != origin.identity or not generation.parses_as(stream):
+        if generation.origin_id != origin.identity or not generation.parses_as(stream):
             continue
         for commit in generations.commits(generation.name):
             if not commit.quarantine:

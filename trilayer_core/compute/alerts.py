@@ -28,8 +28,11 @@ from trilayer_core.runtime.session import select_from
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TOPIC_ID = "_topic_id"
-"""The column with the identity of the origin in which an event's offset counts."""
+ORIGIN_ID = "_topic_id"
+"""The column with the identity of the origin in which an event's offset counts.
+
+Its name, and that of `topic_id` in alerts, are older than the origins after the first.
+"""
 
 EVENT = "_event"
 """The column with all columns of the stream, as a struct."""
@@ -78,7 +81,7 @@ def event_struct(group: AlertGroup) -> str:
 # -- the speed layer's form ------------------------------------------------------------------------
 
 
-def streamed_sql(group: AlertGroup, records: str, topic_id: str) -> str:
+def streamed_sql(group: AlertGroup, records: str, origin_id: str) -> str:
     """The events of a stream of records, each with the newest events before it.
 
     In update mode each record gives one row, because the newest event of a group is the record
@@ -87,7 +90,7 @@ def streamed_sql(group: AlertGroup, records: str, topic_id: str) -> str:
     Args:
         group: The alerts.
         records: A table name of rows with Kafka's columns under trilayer's names.
-        topic_id: The identity of the origin.
+        origin_id: The identity of the origin.
 
     Returns:
         A SELECT of `_topic_id`, the place, the keys, `_fits`, `_event` and `_before`.
@@ -97,7 +100,7 @@ def streamed_sql(group: AlertGroup, records: str, topic_id: str) -> str:
     named = ", ".join(f"{sql} AS {column}" for column, sql in keys.items())
     keyed = f"SELECT {', '.join(_PLACE)}, {FITS}, {named}, {event_struct(group)} AS {EVENT}"
     keyed = f"{keyed} FROM ({parsed})"
-    identity = f"{literal(topic_id)} AS {TOPIC_ID}"
+    identity = f"{literal(origin_id)} AS {ORIGIN_ID}"
     if not group.last:
         return f"SELECT *, {identity}, array() AS {BEFORE} FROM ({keyed})"
     # Grouped by `_fits` instead of filtered, because Spark would parse twice, below and above a
@@ -128,12 +131,12 @@ def windowed_sql(group: AlertGroup, rows: str, new: str) -> str:
     """
     keys = key_columns(group)
     named = ", ".join(f"{sql} AS {column}" for column, sql in keys.items())
-    keyed = f"SELECT {TOPIC_ID}, {', '.join(_PLACE)}, {new}, {named}, {event_struct(group)}"
+    keyed = f"SELECT {ORIGIN_ID}, {', '.join(_PLACE)}, {new}, {named}, {event_struct(group)}"
     keyed = f"{keyed} AS {EVENT} FROM {rows}"
     if not group.last:
         return f"SELECT *, array() AS {BEFORE} FROM ({keyed}) WHERE {new}"
     before = f"""reverse(collect_list({EVENT}) OVER (
-        PARTITION BY {TOPIC_ID}, _partition, {", ".join(keys)} ORDER BY _offset
+        PARTITION BY {ORIGIN_ID}, _partition, {", ".join(keys)} ORDER BY _offset
         ROWS BETWEEN {group.last} PRECEDING AND 1 PRECEDING))"""
     return f"SELECT * FROM (SELECT *, {before} AS {BEFORE} FROM ({keyed})) WHERE {new}"
 
@@ -148,8 +151,8 @@ def newest_sql(group: AlertGroup, rows: str) -> str:
     Returns:
         A SELECT of the same columns.
     """
-    of_key = ", ".join([TOPIC_ID, "_partition", *key_columns(group).values()])
-    columns = ", ".join([TOPIC_ID, *_PLACE, *(f"`{name}`" for name in group.stream.columns)])
+    of_key = ", ".join([ORIGIN_ID, "_partition", *key_columns(group).values()])
+    columns = ", ".join([ORIGIN_ID, *_PLACE, *(f"`{name}`" for name in group.stream.columns)])
     return f"""
         SELECT {columns} FROM (
             SELECT {columns}, row_number() OVER (PARTITION BY {of_key} ORDER BY _offset DESC) AS _n
@@ -289,7 +292,7 @@ def alerts_sql(group: AlertGroup, rows: str, *, may_not_fit: bool = False) -> st
     topics = {number: literal(alert.topic) for number, alert in enumerate(group.alerts)}
     payloads = {n: _payload_sql(group, alert) for n, alert in enumerate(group.alerts)}
     return f"""
-        SELECT {_case(names)} AS alert, {TOPIC_ID} AS topic_id, _partition AS partition,
+        SELECT {_case(names)} AS alert, {ORIGIN_ID} AS topic_id, _partition AS partition,
             _offset AS offset, _timestamp AS created_at, {_case(payloads)} AS payload,
             {_case(topics)} AS topic, {_record_key_sql()} AS key
         FROM ({keyed})"""
@@ -313,7 +316,9 @@ def _evaluated_sql(group: AlertGroup, alert: Alert, number: int, rows: str) -> s
 
 def _payload_sql(group: AlertGroup, alert: Alert) -> str:
     name, fingerprint = literal(alert.name), literal(alert.fingerprint)
-    later = f"IF(contains({TOPIC_ID}, '#'), concat('#', substring_index({TOPIC_ID}, '#', -1)), '')"
+    later = (
+        f"IF(contains({ORIGIN_ID}, '#'), concat('#', substring_index({ORIGIN_ID}, '#', -1)), '')"
+    )
     profile, version = "NULL", "NULL"
     if alert.profile:
         profile = profile_column(group, alert.profile)
@@ -323,7 +328,7 @@ def _payload_sql(group: AlertGroup, alert: Alert) -> str:
         "id": f"concat(concat_ws('-', {name}, {fingerprint}, _partition, _offset), {later})",
         "alert": name,
         "fingerprint": fingerprint,
-        "topic_id": TOPIC_ID,
+        "topic_id": ORIGIN_ID,
         "partition": "_partition",
         "offset": "_offset",
         "created_at": "_timestamp",

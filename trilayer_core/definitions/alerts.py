@@ -171,13 +171,13 @@ def profile_columns(view: View) -> dict[str, str]:
     return keys | {measure.name: measure.type for measure in view.measures}
 
 
-def alert_id(alert: str, fingerprint: str, topic_id: str, partition: int, offset: int) -> str:
+def alert_id(alert: str, fingerprint: str, origin_id: str, partition: int, offset: int) -> str:
     """The id of an alert, which is the same if it is sent again.
 
-    `topic_id` is the identity of the origin in which the offset counts. Offsets are used again in a
-    later origin, whose number is then a part of the id, as in `often-0a1b-0-17#2`.
+    `origin_id` is the identity of the origin in which the offset counts. Offsets are used again in
+    a later origin, whose number is then a part of the id, as in `often-0a1b-0-17#2`.
     """
-    _, later, number = topic_id.partition("#")
+    _, later, number = origin_id.partition("#")
     return f"{alert}-{fingerprint}-{partition}-{offset}{later}{number}"
 
 

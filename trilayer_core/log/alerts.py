@@ -43,7 +43,7 @@ class SentAlert:
     Attributes:
         alert: The alert's name.
         fingerprint: The alert's fingerprint.
-        topic_id: The identity of the origin in which the event's offset counts.
+        origin_id: The identity of the origin in which the event's offset counts.
         partition: The event's partition.
         offset: The event's offset.
         created_at: When the event was appended to its topic.
@@ -52,7 +52,7 @@ class SentAlert:
 
     alert: str
     fingerprint: str
-    topic_id: str
+    origin_id: str
     partition: int
     offset: int
     created_at: datetime
@@ -61,7 +61,7 @@ class SentAlert:
     @property
     def id(self) -> str:
         """The id, which is the same if the alert is sent again."""
-        return alert_id(self.alert, self.fingerprint, self.topic_id, self.partition, self.offset)
+        return alert_id(self.alert, self.fingerprint, self.origin_id, self.partition, self.offset)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from trilayer_core.errors import ConflictError, IntegrityError
 from trilayer_core.runtime.retries import read_listed
 from trilayer_core.seam import Cut
 from trilayer_core.store import layout
+from trilayer_core.store.documents import OriginId
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.publication import Publication, PublishedAlert, PublishedStream
 from trilayer_core.store.runs import JudgedFrom
@@ -55,13 +56,13 @@ class Profile:
     Attributes:
         version: The publication.
         cut: Its cut of the view's stream.
-        topic_id: The identity of the origin in which the cut counts.
+        origin_id: The identity of the origin in which the cut counts.
         file: The file of the answer.
     """
 
     version: int
     cut: Cut
-    topic_id: str
+    origin_id: OriginId
     file: StoredFile
 
 
@@ -73,7 +74,7 @@ class AlertGeneration:
         number: Its number, from 1 on.
         fingerprint: The fingerprint of the group.
         alerts: The fingerprint of each alert.
-        topic_id: The identity of the origin in which offsets count.
+        origin_id: The identity of the origin in which offsets count.
         version: The publication whose newest events of each key it knows; None without one.
         read_from: The offsets from which on it reads. With a publication this is its cut. Without
             one, events before these offsets are not known to it.
@@ -88,7 +89,7 @@ class AlertGeneration:
     number: int
     fingerprint: str
     alerts: Mapping[str, str]
-    topic_id: str
+    origin_id: OriginId
     version: int | None
     read_from: Cut
     alert_from: Cut
@@ -182,13 +183,13 @@ class AlertState:
 
 
 def profile_of(
-    generations: Sequence[AlertGeneration], topic_id: str, partition: int, offset: int
+    generations: Sequence[AlertGeneration], origin_id: str, partition: int, offset: int
 ) -> AlertGeneration | None:
     """The generation by which an event is evaluated: the newest one that evaluates from there on.
 
     None if the event came before all of them.
     """
-    own = [one for one in generations if one.topic_id == topic_id]
+    own = [one for one in generations if one.origin_id == origin_id]
     return next((one for one in reversed(own) if one.alert_from.get(partition, 0) <= offset), None)
 
 
@@ -219,7 +220,7 @@ def judges_above(one: AlertGeneration, later: Sequence[AlertGeneration], cut: Cu
     """
     if cut is None:
         return False
-    following = next((other for other in later if other.topic_id == one.topic_id), None)
+    following = next((other for other in later if other.origin_id == one.origin_id), None)
     if following is None:
         return True
     ends = following.alert_from
@@ -266,10 +267,10 @@ def _may_evaluate(
     """Whether a run may evaluate events by a generation, from the cut of a version on."""
     if stream is None:
         return True
-    if stream.topic_id == one.topic_id:
+    if stream.origin_id == one.origin_id:
         return judges_above(one, later, stream.cut)
     # Generations follow the origins: an earlier origin has only earlier generations.
-    passed = any(other.topic_id == stream.topic_id for other in later)
+    passed = any(other.origin_id == stream.origin_id for other in later)
     return judges_above(one, later, None if passed else {})
 
 
@@ -279,7 +280,7 @@ UNEXPLAINED = "unexplained"
 
 def why_withdrawn(
     generations: Sequence[AlertGeneration],
-    topic_id: str,
+    origin_id: str,
     partition: int,
     offset: int,
     *,
@@ -293,7 +294,7 @@ def why_withdrawn(
 
     Args:
         generations: The generations that evaluate by this definition of the alert, as recorded.
-        topic_id: The identity of the origin in which the event's offset counts.
+        origin_id: The identity of the origin in which the event's offset counts.
         partition: The event's partition.
         offset: The event's offset.
         last: The alert's `last`.
@@ -302,9 +303,9 @@ def why_withdrawn(
         judged: The generations as the batch layer has evaluated by them, see `as_judged`.
         start: The offsets at which the origin begins; 0 for a partition that is missing.
     """
-    why = _not_watched(generations, topic_id, partition, offset, last, start)
+    why = _not_watched(generations, origin_id, partition, offset, last, start)
     if why is None and view is not None:
-        theirs = _version_of(judged or generations, topic_id, partition, offset, view)
+        theirs = _version_of(judged or generations, origin_id, partition, offset, view)
         if theirs != version:
             why = (
                 f"judged by the profile of {_described(version)}, while {_described(theirs)} was"
@@ -315,7 +316,7 @@ def why_withdrawn(
 
 def why_added(
     generations: Sequence[AlertGeneration],
-    topic_id: str,
+    origin_id: str,
     partition: int,
     offset: int,
     *,
@@ -325,9 +326,9 @@ def why_added(
     start: Cut | None = None,
 ) -> str:
     """Why an alert of the batch's set was not sent. The arguments are those of `why_withdrawn`."""
-    why = _not_watched(generations, topic_id, partition, offset, last, start)
+    why = _not_watched(generations, origin_id, partition, offset, last, start)
     if why is None and view is not None:
-        place = (topic_id, partition, offset, view)
+        place = (origin_id, partition, offset, view)
         sent, theirs = _version_of(generations, *place), _version_of(judged or generations, *place)
         if sent != theirs:
             why = (
@@ -339,15 +340,15 @@ def why_added(
 
 def _not_watched(
     generations: Sequence[AlertGeneration],
-    topic_id: str,
+    origin_id: str,
     partition: int,
     offset: int,
     last: int,
     start: Cut | None,
 ) -> str | None:
     """Why the speed layer did not know all that the batch layer knows; None if it did."""
-    own = [one for one in generations if one.topic_id == topic_id]
-    by = profile_of(own, topic_id, partition, offset)
+    own = [one for one in generations if one.origin_id == origin_id]
+    by = profile_of(own, origin_id, partition, offset)
     if by is None:
         return "came before the alert was watched"
     first = by.read_from.get(partition, 0)
@@ -360,10 +361,10 @@ def _not_watched(
 
 
 def _version_of(
-    generations: Sequence[AlertGeneration], topic_id: str, partition: int, offset: int, view: str
+    generations: Sequence[AlertGeneration], origin_id: str, partition: int, offset: int, view: str
 ) -> int | None:
     """The version of the profile by which an event is evaluated; None without a profile."""
-    by = profile_of(generations, topic_id, partition, offset)
+    by = profile_of(generations, origin_id, partition, offset)
     profile = by.profiles.get(view) if by else None
     return profile.version if profile else None
 

@@ -193,7 +193,7 @@ def departed_generation(store: Store, stream: Stream, identity: str, topic: Topi
     """
     generations = Generations(store, stream)
     for generation in reversed(generations.all()):
-        if generation.topic_id != identity:
+        if generation.origin_id != identity:
             continue
         try:
             read = NOTHING_READ.and_of(generations.commits(generation.name))

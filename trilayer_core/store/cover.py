@@ -47,7 +47,7 @@ def ticks_by_commit(keys: Sequence[tuple[str, int]]) -> dict[str, frozenset[int]
 
 def best_cover(
     of_stream: Generations,
-    topic_id: str,
+    origin_id: str,
     view_fingerprints: Mapping[str, str],
     cut: Cut,
     departed: int = 0,
@@ -62,7 +62,7 @@ def best_cover(
 
     Args:
         of_stream: The stream's generations; `CachedCommits` reads each commit only once.
-        topic_id: The identity of the origin in which the cut counts.
+        origin_id: The identity of the origin in which the cut counts.
         view_fingerprints: Only generations that compute these views with these definitions are
             considered.
         cut: The offsets from which the log must be covered.
@@ -80,7 +80,7 @@ def best_cover(
     best: Cover | None = None
     error: TrilayerError | None = None
     for generation in standing(of_stream.all()):
-        if generation.number <= departed or not computes(generation, topic_id, view_fingerprints):
+        if generation.number <= departed or not computes(generation, origin_id, view_fingerprints):
             continue
         late = _begins_late(of_stream.stream, generation, cut)
         if late is not None:
@@ -119,8 +119,8 @@ def _begins_late(stream: Stream, generation: Generation, cut: Cut) -> CoverageEr
     return None
 
 
-def computes(generation: Generation, topic_id: str, view_fingerprints: Mapping[str, str]) -> bool:
+def computes(generation: Generation, origin_id: str, view_fingerprints: Mapping[str, str]) -> bool:
     """Whether the generation computes these views by these definitions, in this origin."""
-    return generation.topic_id == topic_id and all(
+    return generation.origin_id == origin_id and all(
         generation.views.get(name) == fingerprint for name, fingerprint in view_fingerprints.items()
     )

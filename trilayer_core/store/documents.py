@@ -52,6 +52,12 @@ class _AsPair:
 StoredRange = Annotated[Range, _AsPair]
 """A range that is written as [start, end]."""
 
+OriginId = Annotated[str, Field(alias="topic_id")]
+"""The identity of an origin, see `Origin`.
+
+It is written as `topic_id`, because it was that of the topic before a loss could be accepted.
+"""
+
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 

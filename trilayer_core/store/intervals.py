@@ -9,7 +9,7 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError
 from trilayer_core.log.broker import Marks
 from trilayer_core.seam import Cut
-from trilayer_core.store.documents import StoredRange
+from trilayer_core.store.documents import OriginId, StoredRange
 from trilayer_core.store.files import StoredFile
 
 
@@ -20,7 +20,7 @@ class Interval:
     Attributes:
         number: Its position in its chain.
         t_ms: The T of its run.
-        topic_id: The identity of the origin in which its offsets count, see `Origin`.
+        origin_id: The identity of the origin in which its offsets count, see `Origin`.
         ranges: The offsets [start, end) of each partition. The ends are the recorded cut of `t_ms`.
         files: The files of its records.
         events: The number of records, including quarantined ones.
@@ -37,7 +37,7 @@ class Interval:
 
     number: int
     t_ms: int
-    topic_id: str
+    origin_id: OriginId
     ranges: Mapping[int, StoredRange]
     lost: Mapping[int, StoredRange]
     files: Sequence[StoredFile]
@@ -54,12 +54,12 @@ class Interval:
 
 def of_origin(chain: Sequence[Interval], identity: str) -> list[Interval]:
     """The intervals of one origin."""
-    return [interval for interval in chain if interval.topic_id == identity]
+    return [interval for interval in chain if interval.origin_id == identity]
 
 
 def newest_of(chain: Sequence[Interval], identity: str) -> list[Interval]:
     """The newest interval of one origin, or none; `chain_end` needs no more."""
-    return next(([i] for i in reversed(chain) if i.topic_id == identity), [])
+    return next(([i] for i in reversed(chain) if i.origin_id == identity), [])
 
 
 def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
@@ -101,12 +101,13 @@ def intervals_below(chain: Sequence[Interval], cut: Cut, identity: str) -> list[
     """
     # The intervals of an origin are adjacent. Those of later origins lie above any cut of this one.
     until = max(
-        (place for place, interval in enumerate(chain) if interval.topic_id == identity), default=-1
+        (place for place, interval in enumerate(chain) if interval.origin_id == identity),
+        default=-1,
     )
     return [
         i
         for i in chain[: until + 1]
-        if i.topic_id != identity or all(r.end <= cut.get(p, 0) for p, r in i.ranges.items())
+        if i.origin_id != identity or all(r.end <= cut.get(p, 0) for p, r in i.ranges.items())
     ]
 
 
@@ -124,7 +125,7 @@ def intervals_after(
     Raises:
         CoverageError: An interval lies across the cut, or there is none of that origin.
     """
-    own = [place for place, interval in enumerate(chain) if interval.topic_id == identity]
+    own = [place for place, interval in enumerate(chain) if interval.origin_id == identity]
     if not own:
         raise CoverageError(
             f"stream {stream.name!r}: the master dataset has no intervals of the origin"
@@ -153,7 +154,7 @@ def check_follows(stream: Stream, before: Interval, after: Interval) -> None:
     Raises:
         CoverageError: They are not.
     """
-    if before.topic_id != after.topic_id:
+    if before.origin_id != after.origin_id:
         return
     for partition, r in after.ranges.items():
         if partition in before.ranges and r.start != before.ranges[partition].end:

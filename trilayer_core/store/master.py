@@ -85,7 +85,7 @@ class Master:
         """
         return self.chain().tail(
             lambda interval: (
-                interval.topic_id == identity
+                interval.origin_id == identity
                 and all(end <= cut.get(partition, 0) for partition, end in interval.end.items())
             )
         )
@@ -210,7 +210,7 @@ class Chain(Sequence[Interval]):
         try:
             for number in reversed(range(self._length)):
                 interval = self[number]
-                if identity is not None and interval.topic_id != identity:
+                if identity is not None and interval.origin_id != identity:
                     if intervals:
                         break  # the intervals of an origin are adjacent
                     continue

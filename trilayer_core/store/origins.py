@@ -56,9 +56,9 @@ class Origin:
     def identity(self) -> str:
         """The identity of the origin.
 
-        Intervals, generations and publications store it as `topic_id`.
-        It is the topic's id for the first origin, so that older stores can be read unchanged.
-        Kafka's topic ids do not contain `#`.
+        Intervals, generations and publications have it as `origin_id`. It is the topic's id for
+        the first origin, so that older stores can be read unchanged. Kafka's topic ids do not
+        contain `#`.
         """
         return self.topic_id if self.number == 1 else f"{self.topic_id}#{self.number}"
 

@@ -11,7 +11,7 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import UsageError, there_are
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store import layout
-from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS
+from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS, OriginId
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.runs import JudgedFrom, ReconciledAlert, ReconciledView
 
@@ -21,7 +21,7 @@ class PublishedStream:
     """The part of a publication about one stream.
 
     Attributes:
-        topic_id: The identity of the origin in which the cut counts.
+        origin_id: The identity of the origin in which the cut counts.
         fingerprint: The stream's fingerprint.
         cut: The cut.
         events: The number of records below the cut, including quarantined ones but not lost ones.
@@ -34,7 +34,7 @@ class PublishedStream:
 
     __pydantic_config__ = NO_OTHER_FIELDS
 
-    topic_id: str
+    origin_id: OriginId
     fingerprint: str
     cut: Cut
     events: int
@@ -203,6 +203,6 @@ def oldest_cut(
     """
     start = start or {}
     of_stream = [p.streams[stream] for p in kept if stream in p.streams]
-    cuts = [published.cut for published in of_stream if published.topic_id == identity]
+    cuts = [published.cut for published in of_stream if published.origin_id == identity]
     partitions = {partition for cut in cuts for partition in cut}
     return dict(start) | {p: min(cut.get(p, start.get(p, 0)) for cut in cuts) for p in partitions}

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from pydantic import Field
+
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store import layout
 from trilayer_core.store.documents import ABSENT_IF_EMPTY, ABSENT_IF_NONE, NO_OTHER_FIELDS
@@ -21,7 +23,7 @@ class Run:
         t_ms: T, in ms since 1970.
         full: Whether everything is recomputed from the whole master dataset.
         cuts: The cut of each stream at T.
-        topic_ids: The identity of the origin in which each stream's cut counts.
+        origin_ids: The identity of the origin in which each stream's cut counts.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -30,7 +32,7 @@ class Run:
     t_ms: int
     full: bool
     cuts: Mapping[str, Cut]
-    topic_ids: Mapping[str, str]
+    origin_ids: Annotated[Mapping[str, str], Field(alias="topic_ids")]
 
     @property
     def t(self) -> str:

@@ -2,7 +2,7 @@
 
 A generation is the lifetime of one checkpoint. Its folder `speed/STREAM/000003-ab12cd/` contains:
 
-- `generation.json`: the topic's id, fingerprints, and the offsets at which it starts.
+- `generation.json`: the origin, fingerprints, and the offsets at which it starts.
 - `commits/FIRST-LAST.json`: the commit of the micro-batches FIRST to LAST.
 - `data/FIRST-LAST-VIEW.parquet`: `_tick`, keys and states.
 - `data/FIRST-LAST-_quarantine.parquet`: `_tick`, the records, `_bytes` and `_reject`.
@@ -28,7 +28,7 @@ from trilayer_core.definitions.view import View
 from trilayer_core.log.broker import Marks
 from trilayer_core.seam import Cut, Piece
 from trilayer_core.store import layout
-from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS, StoredRange
+from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS, OriginId, StoredRange
 from trilayer_core.store.files import Store, StoredFile
 
 TICK = "_tick"
@@ -50,7 +50,7 @@ class Generation:
 
     Attributes:
         name: Its number and a random part.
-        topic_id: The identity of the origin in which its offsets count, see `Origin`.
+        origin_id: The identity of the origin in which its offsets count, see `Origin`.
         fingerprint: The fingerprint of the stream and all its views.
         views: The fingerprint of each view.
         start: The offsets from which it reads.
@@ -64,7 +64,7 @@ class Generation:
     __pydantic_config__ = NO_OTHER_FIELDS
 
     name: str
-    topic_id: str
+    origin_id: OriginId
     fingerprint: str
     views: Mapping[str, str]
     start: Cut
@@ -172,7 +172,7 @@ def standing(generations: Sequence[Generation]) -> list[Generation]:
     in_place: list[Generation] = []
     for generation in generations:
         if generation.anew:
-            in_place = [other for other in in_place if other.topic_id != generation.topic_id]
+            in_place = [other for other in in_place if other.origin_id != generation.origin_id]
         in_place.append(generation)
     return in_place
 

@@ -114,13 +114,13 @@ def test_a_partition_without_a_cut_and_origins_before_and_after_the_publication(
     first, second = "topic", written.later_origin(2)
     third = written.later_origin(3)
     written.send(
-        *raised(90, topic_id=first),
-        *raised(1, 20, topic_id=second),
-        *raised(3, topic_id=third),
-        *raised(4, topic_id=second, partition=1),
-        *raised(5, topic_id="a log that no batch run has seen"),
+        *raised(90, origin_id=first),
+        *raised(1, 20, origin_id=second),
+        *raised(3, origin_id=third),
+        *raised(4, origin_id=second, partition=1),
+        *raised(5, origin_id="a log that no batch run has seen"),
     )
-    written.publish({0: 10}, {"large": []}, topic_id=second)
+    written.publish({0: 10}, {"large": []}, origin_id=second)
     assert states(connection) == [
         ("withdrawn", 1), ("early", 3), ("early", 4), ("early", 5), ("early", 20),
         ("withdrawn", 90),

@@ -816,7 +816,7 @@ class World:
             for schema in Master(self.look, self.stream).schemas():
                 for interval in Master(self.look, self.stream).read_chain(schema):
                     for p, r in (
-                        interval.lost.items() if origin in (None, interval.topic_id) else ()
+                        interval.lost.items() if origin in (None, interval.origin_id) else ()
                     ):
                         found |= {(p, o) for o in range(r.start, min(r.end, below.get(p, 0)))}
         return found
@@ -862,13 +862,13 @@ class World:
         with self.unseen():
             known = Origins(self.look, stream).all()
             published = loaded.publication.streams.get(stream.name) if loaded.publication else None
-            identity = published.topic_id if published else known[0].identity
+            identity = published.origin_id if published else known[0].identity
             of = next(o for o in known if o.identity == identity)
             earlier = {o.identity for o in known[: known.index(of)]}
             rows = [
                 row
                 for interval in Master(self.look, stream).read_chain()
-                if published and interval.topic_id in earlier
+                if published and interval.origin_id in earlier
                 for file in interval.files
                 for row in self.machine.files[file.path].content
             ]

@@ -111,7 +111,7 @@ class Damage:
             published.t_ms,
             True,
             {self.stream.name: of_stream.cut},
-            {self.stream.name: of_stream.topic_id},
+            {self.stream.name: of_stream.origin_id},
         )
         engine = Engine(self.healthy.settings, self.store, lambda: self.healthy.spark)
         project = Project(self.healthy.settings, self.catalog, self.store)

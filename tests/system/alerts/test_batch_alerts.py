@@ -54,7 +54,7 @@ class Alerting:
         """Begins a generation of all groups, of which one has a profile with these totals."""
         profile = {card: {"n": 1, "total": total} for card, total in rows.items()}
         self.rows[version] = profile
-        self.identity = self.pipeline.in_force().streams["payments"].topic_id
+        self.identity = self.pipeline.in_force().streams["payments"].origin_id
         group = self.watched.group_of("unusual")
         begin_generation(self.store, group, self.identity, alert_from, profile, version=version)
 
@@ -82,7 +82,7 @@ class Alerting:
             if only and name not in only:
                 continue
             profile = self.judged_by(publication) if twin.alert.profile else None
-            expected = self.walk.alerts(name, stream.topic_id, stream.cut, profile)
+            expected = self.walk.alerts(name, stream.origin_id, stream.cut, profile)
             assert parsed_rows(published_rows(self.store, publication, name)) == expected, name
 
     def rows_of(self, publication):
@@ -314,7 +314,7 @@ def test_what_was_sent_is_compared_alert_by_alert(alerting, caplog):
     group = alerting.watched.group_of("rising")
     alerting.produce(some_events(rng, 60))
     run, recomputed = pipeline.recompute(pipeline.ingest())
-    identity = run.topic_ids["payments"]
+    identity = run.origin_ids["payments"]
     begin_generation(store, group, identity, {0: 8}, publication=1)
     files = recomputed.alerts["rising"].files
     rows = [row for file in files for row in store.read_table(file).to_pylist()]
@@ -359,7 +359,7 @@ def test_only_what_is_not_explained_fails_a_run(alerting):
     pipeline.catch_up()
     run, recomputed = pipeline.recompute(pipeline.ingest())
     group = alerting.watched.group_of("moved")
-    identity = run.topic_ids["payments"]
+    identity = run.origin_ids["payments"]
 
     def sent(offset):
         row = {

@@ -12,7 +12,7 @@ from examples.fraud import by_card, catalog, transactions
 from examples.fraud.generate import generate
 from examples.fraud.truth import RULES, exact
 from trilayer.operations.record_key import key_of, partition_of
-from trilayer_core.compute.alerts import TOPIC_ID, alerts_of, windowed_sql, with_profile
+from trilayer_core.compute.alerts import ORIGIN_ID, alerts_of, windowed_sql, with_profile
 from trilayer_core.compute.parsing import REJECT, parse
 from trilayer_core.definitions.alerts import profile_columns
 from trilayer_core.runtime.session import select_from
@@ -36,10 +36,10 @@ def log(payments, partitions):
 def test_the_rules_without_a_profile_hold_for_the_same_payments(spark, partitions):
     payments = generate(events=4_000, seed=7, start=START)
     schema = (
-        f"{TOPIC_ID} string, _partition int, _offset bigint, _timestamp timestamp, _value binary"
+        f"{ORIGIN_ID} string, _partition int, _offset bigint, _timestamp timestamp, _value binary"
     )
     records = spark.createDataFrame([*log(payments, partitions)], schema)
-    place = [TOPIC_ID, "_partition", "_offset", "_timestamp"]
+    place = [ORIGIN_ID, "_partition", "_offset", "_timestamp"]
     events = parse(records, transactions).where(F.col(REJECT).isNull())
     events = events.select(*place, *transactions.columns, F.lit(True).alias("_new"))
     (group,) = catalog.alert_groups
@@ -86,9 +86,9 @@ def test_high_amount_looks_at_the_profile_and_at_what_came_since(spark):
     ]
     records = spark.createDataFrame(
         [("topic", 0, number, START, value) for number, value in enumerate(values)],
-        f"{TOPIC_ID} string, _partition int, _offset bigint, _timestamp timestamp, _value binary",
+        f"{ORIGIN_ID} string, _partition int, _offset bigint, _timestamp timestamp, _value binary",
     )
-    place = [TOPIC_ID, "_partition", "_offset", "_timestamp"]
+    place = [ORIGIN_ID, "_partition", "_offset", "_timestamp"]
     events = parse(records, transactions).where(F.col(REJECT).isNull())
     events = events.select(*place, *transactions.columns, F.lit(True).alias("_new"))
     judged = select_from(events, lambda rows: windowed_sql(group, rows, "_new"))

@@ -73,14 +73,14 @@ def judged(store, group, number, batch, ends):
     store.write(f"{path}/commits/{batch}", b"v1\n{}")
 
 
-def publish(store, version, cut, group, *, topic_id="topic-1", answer=b"") -> Publication:
+def publish(store, version, cut, group, *, origin_id="topic-1", answer=b"") -> Publication:
     """A version with what is remembered of each key, and a view of one file."""
     rows = pa.table({"user": ["u"], "n__n": pa.array([len(answer)], pa.int64())})
     file = store.write_table(f"batch/by_user/{version}/part.parquet", rows)
     memory = store.write_table(f"batch/memory/{version}/part.parquet", pa.table({"a": [1]}))
     publication = Publication(
         version, 1_000, version, "incremental", None, 1_000,
-        {"clicks": PublishedStream(topic_id, clicks.fingerprint, cut, 1, 0, 0)},
+        {"clicks": PublishedStream(origin_id, clicks.fingerprint, cut, 1, 0, 0)},
         {"by_user": PublishedView(by_user.fingerprint, [file])},
         {},
         memories={group.name: PublishedMemory(group.memory_fingerprint, [memory])},
@@ -192,7 +192,7 @@ def test_a_cut_above_what_was_judged_is_of_no_use(succession, store, log):
 @pytest.mark.parametrize("of", ["another group", "another origin"])
 def test_other_memories_are_of_no_use(succession, store, of):
     other = group("size(last) = 1", last=1) if of == "another group" else group()
-    publish(store, 1, {0: 80, 1: 40}, other, topic_id="topic-1" if other != group() else "gone")
+    publish(store, 1, {0: 80, 1: 40}, other, origin_id="topic-1" if other != group() else "gone")
     assert succession(group()).choose().version is None
 
 

@@ -36,7 +36,7 @@ def query(tmp_path, found, identity):
     made = AlertQuery(
         group, Settings(), Store(str(tmp_path)), None, open_log=_away if found == "away" else log
     )
-    made.generation = SimpleNamespace(topic_id=identity)
+    made.generation = SimpleNamespace(origin_id=identity)
     made.calls = []
     made.stop = lambda: made.calls.append("stop")
     made.start = lambda: made.calls.append("start")

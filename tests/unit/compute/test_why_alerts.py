@@ -17,10 +17,10 @@ from trilayer_core.store.runs import JudgedFrom
 FILE = StoredFile("alerts/profiles/v/1.parquet", 1, 1, "00")
 
 
-def generation(number, alert_from, *, version=None, read_from=None, profile=None, topic_id="id"):
-    profiles = {"v": Profile(profile, {}, topic_id, FILE)} if profile else {}
+def generation(number, alert_from, *, version=None, read_from=None, profile=None, origin_id="id"):
+    profiles = {"v": Profile(profile, {}, origin_id, FILE)} if profile else {}
     return AlertGeneration(
-        number, "g", {"a": "f"}, topic_id, version,
+        number, "g", {"a": "f"}, origin_id, version,
         alert_from if read_from is None else read_from, alert_from, [], profiles, "", 0,
     )  # fmt: skip
 

@@ -84,7 +84,7 @@ class Truncated(World):
         views = {view.name: view.fingerprint for view in CATALOG.views}
         found = best_cover(
             Generations(self.store, STREAM),
-            published.topic_id,
+            published.origin_id,
             views,
             published.cut,
             departed=published.departed,
@@ -552,7 +552,7 @@ def test_a_running_speed_layer_sees_that_a_new_origin_has_begun(world):
     assert world.speed.overtaken()
     world.restart_speed()
     assert not world.speed.overtaken()
-    assert Generations(world.store, STREAM).all()[-1].topic_id == "id#2"
+    assert Generations(world.store, STREAM).all()[-1].origin_id == "id#2"
 
 
 def test_identities_of_later_origins_are_none_that_a_topic_has():

@@ -26,10 +26,10 @@ PROFILED = Alert("profiled", source=STREAM, key=["card"], rule="true", last=1, p
 FILE = StoredFile("profile.parquet", 0, 0, "")
 
 
-def generation(number, alert_from, *, topic_id="a", version=None, read_from=None, profile=None):
-    profiles = {"by_card": Profile(profile, {}, topic_id, FILE)} if profile else {}
+def generation(number, alert_from, *, origin_id="a", version=None, read_from=None, profile=None):
+    profiles = {"by_card": Profile(profile, {}, origin_id, FILE)} if profile else {}
     return AlertGeneration(
-        number, "f", {}, topic_id, version, read_from or {}, alert_from, [], profiles, "", 0
+        number, "f", {}, origin_id, version, read_from or {}, alert_from, [], profiles, "", 0
     )
 
 
@@ -37,8 +37,8 @@ GENERATIONS = [
     generation(1, {0: 3}, read_from={0: 2}),
     generation(2, {0: 5}, version=1, profile=1),
     generation(3, {0: 9, 1: 4}, version=2, profile=2),
-    generation(4, {0: 2}, topic_id="b", version=3, profile=2),
-    generation(5, {0: 6}, topic_id="b", version=4, profile=4),
+    generation(4, {0: 2}, origin_id="b", version=3, profile=2),
+    generation(5, {0: 6}, origin_id="b", version=4, profile=4),
 ]
 JUDGED = [None, [], [JudgedFrom(2, {0: 7}), JudgedFrom(5, {0: 1})],
           [JudgedFrom(1, {0: 3}), JudgedFrom(2, {0: 5}), JudgedFrom(3, {0: 11, 1: 4})]]  # fmt: skip
@@ -51,11 +51,11 @@ def test_ranges_say_what_each_event_says(alert, judged, number):
     generations, starts = GENERATIONS[:number], {"a": {0: 1}}
     judging = Evaluations(alert, generations, judged, starts)
     theirs = as_judged(generations, judged)
-    for topic_id, partition, version in itertools.product("abc", (0, 1), (-1, 1, 2, 4)):
-        place, span = Place(topic_id, partition, version), Span(1, 14)
+    for origin_id, partition, version in itertools.product("abc", (0, 1), (-1, 1, 2, 4)):
+        place, span = Place(origin_id, partition, version), Span(1, 14)
         common = {
             "last": 1, "view": "by_card" if alert.profile else None, "judged": theirs,
-            "start": starts.get(topic_id),
+            "start": starts.get(origin_id),
         }  # fmt: skip
         for state, why in (("added", why_added), ("withdrawn", why_withdrawn)):
             more = {} if state == "added" else {"version": version if version >= 0 else None}
@@ -65,11 +65,11 @@ def test_ranges_say_what_each_event_says(alert, judged, number):
                 for offset in range(reason.start, reason.end)
             }
             assert said == {
-                offset: why(generations, topic_id, partition, offset, **common, **more)
+                offset: why(generations, origin_id, partition, offset, **common, **more)
                 for offset in range(1, 15)
             }
         for offset in range(15):
-            by = profile_of(generations, topic_id, partition, offset)
+            by = profile_of(generations, origin_id, partition, offset)
             expected = by.profiles["by_card"].version if by and by.profiles else -1
             assert judging.version(place, offset) == (expected if alert.profile else -1)
 

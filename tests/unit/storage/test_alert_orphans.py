@@ -32,9 +32,9 @@ def profile(store: Store, version: int) -> Profile:
     return Profile(version, {0: 0}, "id", store.write_table(path, pa.table({"k": [version]})))
 
 
-def generation(store, number, alert_from, *, fingerprint="f", topic_id="id", memory=()):
+def generation(store, number, alert_from, *, fingerprint="f", origin_id="id", memory=()):
     one = AlertGeneration(
-        number, "g", {"velocity": fingerprint}, topic_id, None, alert_from, alert_from, memory,
+        number, "g", {"velocity": fingerprint}, origin_id, None, alert_from, alert_from, memory,
         {"by_key": profile(store, number)}, "a test", 1,
     )  # fmt: skip
     store.write_document(layout.alert_generation(GROUP, number), one)
@@ -123,10 +123,10 @@ def test_one_of_another_definition_is_not_kept(store, versions):
 
 
 def test_one_of_an_earlier_origin_is_not_kept(store, versions):
-    before = generation(store, 1, {0: 0}, topic_id="before")
+    before = generation(store, 1, {0: 0}, origin_id="before")
     generation(store, 2, {0: 0})
     assert found(store) == [(PROFILE, before)]
-    generation(store, 3, {0: 0}, topic_id="later")
+    generation(store, 3, {0: 0}, origin_id="later")
     assert found(store) == [(PROFILE, before)], "the second judges what is above the cut"
 
 

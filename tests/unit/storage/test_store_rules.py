@@ -190,8 +190,8 @@ def test_intervals_of_an_origin_follow_each_other():
 # -- generations and their commits -----------------------------------------------------------------
 
 
-def generation(number, start=None, topic_id="id", views=VIEWS, anew=False):
-    return Generation(f"{number:06}-x", topic_id, "f", views, start or {}, 0, anew=anew)
+def generation(number, start=None, origin_id="id", views=VIEWS, anew=False):
+    return Generation(f"{number:06}-x", origin_id, "f", views, start or {}, 0, anew=anew)
 
 
 def commit(first, *segments, last=None, marks=None):
@@ -203,7 +203,7 @@ def commit(first, *segments, last=None, marks=None):
 def test_generations_before_one_that_began_anew_no_longer_stand_in_its_origin():
     known = [
         generation(1),
-        generation(2, topic_id="other"),
+        generation(2, origin_id="other"),
         generation(3),
         generation(4, anew=True),
         generation(5),
@@ -268,7 +268,7 @@ def chosen(*made, cut=None, **more):
 
 
 def test_no_generation_gives_no_cover():
-    assert chosen((generation(1, topic_id="other"), {0: 5})) is None
+    assert chosen((generation(1, origin_id="other"), {0: 5})) is None
 
 
 def test_the_newest_generation_answers_once_it_is_ahead_everywhere():
@@ -520,8 +520,8 @@ def test_what_was_read_grows_with_each_commit():
 def test_the_newest_generation_that_has_read_what_is_lost_has_departed(store):
     """Those whose commits can't be read, and those of other origins, say nothing."""
     generations = Generations(store, STREAM)
-    for number, end, topic_id in ((1, 9, "id"), (2, 8, "id"), (3, 5, "id"), (4, 9, "other")):
-        made = generation(number, topic_id=topic_id)
+    for number, end, origin_id in ((1, 9, "id"), (2, 8, "id"), (3, 5, "id"), (4, 9, "other")):
+        made = generation(number, origin_id=origin_id)
         generations.begin(made)
         generations.write_commit(made.name, commit(0, (1000, ranges(p0=(0, end)))))
 

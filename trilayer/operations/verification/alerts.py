@@ -15,7 +15,7 @@ from batch_layer.alerts.spark_rules import NEW, event_columns, generation_sql
 from trilayer.operations.verification.findings import MOST_LINES, AlertFindings, Notes
 from trilayer.operations.verification.records import ORIGIN, SLOT, Records
 from trilayer.operations.verification.state import StreamState
-from trilayer_core.compute.alerts import TOPIC_ID
+from trilayer_core.compute.alerts import ORIGIN_ID
 from trilayer_core.compute.formats.json import literal
 from trilayer_core.definitions.alerts import Alert, AlertGroup
 from trilayer_core.store.alerts import AlertGeneration, AlertGenerations, as_judged
@@ -75,9 +75,9 @@ def _below(state: StreamState, records: Records) -> DataFrame | None:
     if records.rows is None or not state.chain:
         return None
     begun = [0, *state.begun]
-    identities = ", ".join(literal(state.chain[number].topic_id) for number in begun)
+    identities = ", ".join(literal(state.chain[number].origin_id) for number in begun)
     return records.counted.where(F.col(SLOT) == 0).selectExpr(
-        f"element_at(array({identities}), {ORIGIN} + 1) AS {TOPIC_ID}",
+        f"element_at(array({identities}), {ORIGIN} + 1) AS {ORIGIN_ID}",
         "_partition",
         "_offset",
         "timestamp_millis(_stamp) AS _timestamp",
@@ -237,12 +237,12 @@ def _memory_faults(
     for table, events in (("judged_again", rows), ("published", remembered)):
         _create(duck, table)
         if events is not None:
-            own = events.where(f"{TOPIC_ID} = {literal(state.identity)}")
+            own = events.where(f"{ORIGIN_ID} = {literal(state.identity)}")
             newest = spark_rules.newest(group, own)
             newest = newest.coalesce(1) if records.few else newest
             columns = ", ".join(event_columns(group.stream)[4:])
             content = f"md5(to_json(struct({columns}))) AS digest"
-            place = (f"{TOPIC_ID} AS topic_id", "_partition AS partition", "_offset AS `offset`")
+            place = (f"{ORIGIN_ID} AS topic_id", "_partition AS partition", "_offset AS `offset`")
             selected = newest.selectExpr(*place, "unix_micros(_timestamp) AS created_us", content)
             _insert(duck, table, selected.toArrow())
     compared = _compare(duck, "(FROM judged_again)", "(FROM published)")

@@ -164,9 +164,9 @@ def _commits(generations: Generations, generation: Generation) -> dict[str, Comm
 def _generation_faults(
     store: Store, path: str, generation: Generation, origins: Mapping[str, Origin]
 ) -> Iterator[str]:
-    origin = origins.get(generation.topic_id)
+    origin = origins.get(generation.origin_id)
     if origin is None:
-        yield f"{path}: the stream has never had its origin, {generation.topic_id}"
+        yield f"{path}: the stream has never had its origin, {generation.origin_id}"
     elif _below(generation.start, origin.start):
         yield f"{path} begins at {dict(generation.start)}, before its origin: {dict(origin.start)}"
     for name, digest in (generation.tables or {}).items():
@@ -208,8 +208,8 @@ def _alert_faults(
         yield from _unlike(path, "path", layout.alert_generation(group.name, one.number), path)
         if (one.fingerprint == group.fingerprint) != (dict(one.alerts) == alerts):
             yield f"{path}: its fingerprint is not that of its alerts"
-        if one.topic_id not in origins:
-            yield f"{path}: the stream has never had its origin, {one.topic_id}"
+        if one.origin_id not in origins:
+            yield f"{path}: the stream has never had its origin, {one.origin_id}"
         if _below(one.alert_from, one.read_from):
             yield f"{path}: it judges from {dict(one.alert_from)}, before it reads: {one.read_from}"
         if one.version is not None and not 0 < one.version < next_number:
@@ -238,7 +238,7 @@ def _alert_version_faults(
         at = version.streams.get(of_views.get(view, "")) if version else None
         if at is not None:
             yield from _unlike(path, f"cut of {view}", dict(profile.cut), dict(at.cut))
-            yield from _unlike(path, f"origin of {view}", profile.topic_id, at.topic_id)
+            yield from _unlike(path, f"origin of {view}", profile.origin_id, at.origin_id)
 
 
 # -- helpers ---------------------------------------------------------------------------------------

@@ -25,11 +25,11 @@ def publication_faults(store: Store, publication: Publication) -> Iterator[str]:
     run = Runs(store).begun(publication.token)
     if run is not None:
         own = {name: stream.cut for name, stream in publication.streams.items()}
-        identities = {name: stream.topic_id for name, stream in publication.streams.items()}
+        identities = {name: stream.origin_id for name, stream in publication.streams.items()}
         for what, stated, actual in (
             ("T", publication.t, run.t),
             ("cuts", own, {name: cut for name, cut in run.cuts.items() if name in own}),
-            ("origins", identities, {n: i for n, i in run.topic_ids.items() if n in own}),
+            ("origins", identities, {n: i for n, i in run.origin_ids.items() if n in own}),
         ):
             if stated != actual:
                 yield f"its {what} must be that of its run {run.token}, {actual}; got {stated}"

@@ -18,16 +18,16 @@ def check_chain(state: StreamState) -> Iterator[str]:
     for place, interval in enumerate(state.chain):
         if interval.number != place:
             yield f"interval {place} of the master dataset says that it is {interval.number}"
-        origin = state.origins.get(interval.topic_id)
+        origin = state.origins.get(interval.origin_id)
         if origin is None:
             yield (
                 f"interval {interval.number} of the master dataset,"
                 f" {ranges_text(interval.ranges)}, is of an origin with the id"
-                f" {interval.topic_id}, which the stream has never had"
+                f" {interval.origin_id}, which the stream has never had"
             )
             continue
-        if interval.topic_id != before:
-            have, before = dict(origin.start), interval.topic_id
+        if interval.origin_id != before:
+            have, before = dict(origin.start), interval.origin_id
         for partition, r in sorted(interval.ranges.items()):
             expected = have.get(partition, 0)
             if r.start != expected:

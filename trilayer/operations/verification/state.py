@@ -51,7 +51,7 @@ class StreamState:
     @cached_property
     def identity(self) -> str:
         """The origin of the answers, which may be earlier than the present one."""
-        return self.published.topic_id if self.published else self.present.identity
+        return self.published.origin_id if self.published else self.present.identity
 
     @cached_property
     def own(self) -> Sequence[Interval]:
@@ -68,7 +68,7 @@ class StreamState:
     @cached_property
     def begun(self) -> Sequence[int]:
         """The numbers of the first intervals of all origins except the first."""
-        return [b.number for a, b in pairwise(self.chain) if a.topic_id != b.topic_id]
+        return [b.number for a, b in pairwise(self.chain) if a.origin_id != b.origin_id]
 
     @cached_property
     def segments(self) -> Sequence[tuple[Commit, Segment]]:
