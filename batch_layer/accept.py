@@ -97,7 +97,7 @@ def accept_loss(
                 f" {topic.id}"
             )
             start = log.beginning(topic)
-            departs_at = present.start
+            differs_from = present.start
         else:
             try:
                 check_log(stream, topic, present, chain, log)
@@ -105,23 +105,23 @@ def accept_loss(
                 reason = str(error)
             else:
                 return None
-            start = departures(topic, origins, chain, have, log, read_records(store))
-            departs_at = start
-        departed = {p: Range(departs_at.get(p, 0), end) for p, end in have.items()}
-        departed = {p: r for p, r in departed.items() if r.start < r.end}
-    begun = Origins(store, stream).begin(topic, start, present, reason, departed)
+            start = first_differences(topic, origins, chain, have, log, read_records(store))
+            differs_from = start
+        not_in_log = {p: Range(differs_from.get(p, 0), end) for p, end in have.items()}
+        not_in_log = {p: r for p, r in not_in_log.items() if r.start < r.end}
+    begun = Origins(store, stream).begin(topic, start, present, reason, not_in_log)
     logger.warning(
         "stream %s: the loss is accepted and recorded; origin %s begins at %s; offsets of the"
         " origin before that the log no longer holds as they were ingested: %s",
         stream.name,
         begun.number,
         ", ".join(f"{p}:{offset}" for p, offset in sorted(start.items())),
-        ", ".join(f"{p}:[{r.start}, {r.end})" for p, r in sorted(departed.items())) or "none",
+        ", ".join(f"{p}:[{r.start}, {r.end})" for p, r in sorted(not_in_log.items())) or "none",
     )
     return begun
 
 
-def departures(
+def first_differences(
     topic: Topic,
     origins: Sequence[Origin],
     chain: Sequence[Interval],
@@ -141,7 +141,7 @@ def departures(
     """
     end, beginning = log.end(topic), log.beginning(topic)
     return {
-        p: _departure(
+        p: _first_difference(
             p,
             _held(origins, chain, p, have.get(p, 0)),
             Range(beginning[p], end[p]),
@@ -154,7 +154,7 @@ def departures(
     }
 
 
-def _departure(
+def _first_difference(
     partition: int,
     held: Sequence[tuple[Interval, Range]],
     there: Range,
@@ -178,7 +178,7 @@ def _departure(
         # The log holds no ingested record that could be compared.
         return min(last, end)
 
-    def departs(interval: Interval, offset: int) -> bool:
+    def differs(interval: Interval, offset: int) -> bool:
         if offset < beginning:
             return False
         if offset >= end:
@@ -187,9 +187,9 @@ def _departure(
 
     for interval, r in reversed(held):
         offsets = records.offsets(interval, partition, r)
-        if not offsets or departs(interval, offsets[0]):
+        if not offsets or differs(interval, offsets[0]):
             continue
-        agreeing = bisect_left(offsets, True, key=lambda offset: departs(interval, offset))
+        agreeing = bisect_left(offsets, True, key=lambda offset: differs(interval, offset))
         if agreeing == len(offsets) and r.end == last and end >= last:
             newest = last_below(last)
             if newest is None or newest.offset <= offsets[-1]:

@@ -23,12 +23,12 @@ from trilayer_core.store.continuity import (
     changed,
     check_log,
     check_reaches,
-    departed_generation,
     joined,
+    newest_with_lost_records,
 )
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
-from trilayer_core.store.intervals import Interval, chain_end, newest_departed, newest_of
+from trilayer_core.store.intervals import Interval, chain_end, newest_of, newest_ruled_out
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.runs import IngestAttempt, Run
@@ -96,7 +96,7 @@ def ingest(
         _check_unchanged(stream, topic, marks, run.cuts[stream.name], log)
         # After the records were read: whatever has read records that were lost until now must not
         # be merged with these.
-        departed = departed_generation(store, stream, identity, topic, log)
+        misled = newest_with_lost_records(store, stream, identity, topic, log)
         # If retention or many markers hide the last record, the previous mark is used instead.
         earlier = own[-1].marks if own else {}
         interval = Interval(
@@ -109,7 +109,7 @@ def ingest(
             copied.events,
             copied.quarantined,
             joined(earlier, marks),
-            max(departed, newest_departed(chain, identity)),
+            max(misled, newest_ruled_out(chain, identity)),
         )
     # Again: a loss may have been accepted while Spark read.
     _check_origin(stream, run, Origins(store, stream).present())

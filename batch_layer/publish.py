@@ -21,8 +21,8 @@ from trilayer_core.store.intervals import (
     chain_end,
     intervals_after,
     intervals_below,
-    newest_departed,
     newest_of,
+    newest_ruled_out,
 )
 from trilayer_core.store.last_check import LastCheck, LastChecks
 from trilayer_core.store.master import Master
@@ -201,7 +201,7 @@ def _published(stream: Stream, run: Run, base: Publication | None, store: Store)
         sum(interval.events for interval in added) + (before.events if before else 0),
         sum(interval.quarantined for interval in added) + (before.quarantined if before else 0),
         sum(size(interval.lost) for interval in added) + (before.lost if before else 0),
-        max(newest_departed(below, identity), before.departed if before else 0),
+        max(newest_ruled_out(below, identity), before.newest_ruled_out if before else 0),
     )
 
 

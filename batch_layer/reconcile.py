@@ -29,7 +29,7 @@ from trilayer_core.store.cover import Cover, best_cover, cover_from
 from trilayer_core.store.fence import Fence
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
-from trilayer_core.store.intervals import newest_departed
+from trilayer_core.store.intervals import newest_ruled_out
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
 from trilayer_core.store.publication import Publication
@@ -145,8 +145,8 @@ def speed_share(
         return NotCompared("a new origin has begun since")
     start = before.cut if before else first.start
     try:
-        departed = newest_departed(Master(store, stream).chain(), identity)
-        covered = best_cover(Generations(store, stream), identity, views, start, departed=departed)
+        ruled_out = newest_ruled_out(Master(store, stream).chain(), identity)
+        covered = best_cover(Generations(store, stream), identity, views, start, ruled_out)
         if covered is None:
             return NotCompared("the speed layer has not run these definitions")
         # Also proves that no segment straddles the run's cut: each is above it, or between both

@@ -334,7 +334,9 @@ class Refresh:
         fingerprints = {view.name: view.fingerprint for view in basis.fit}
         cover = newest = None
         if fingerprints:
-            cover = best_cover(commits, basis.origin_id, fingerprints, basis.cut, basis.departed)
+            cover = best_cover(
+                commits, basis.origin_id, fingerprints, basis.cut, basis.newest_ruled_out
+            )
         if cover is not None:
             there = commits.all()
             commits.keep(generation.name for generation in there)

@@ -166,7 +166,7 @@ class Basis:
     Attributes:
         cut: The cut from which on segments are merged.
         origin_id: The identity of the origin in which the cut counts.
-        departed: Generations up to this number are not merged.
+        newest_ruled_out: Generations up to this number are not merged.
         fit: What is stored of the views that have an answer.
         missing: The other views, with the reason.
         note: Why the stream has no answer at all; else empty.
@@ -174,7 +174,7 @@ class Basis:
 
     cut: Cut
     origin_id: str = ""
-    departed: int = 0
+    newest_ruled_out: int = 0
     fit: Sequence[View] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
@@ -221,7 +221,7 @@ def basis(
         return Basis({}, missing={view.name: why for view in views}, note=why)
     missing = {view.name: because for view in views if (because := _why_missing(view, publication))}
     fit = [stored for view in views if view.name not in missing for stored in view.stored]
-    return Basis(published.cut, published.origin_id, published.departed, fit, missing)
+    return Basis(published.cut, published.origin_id, published.newest_ruled_out, fit, missing)
 
 
 def stream_target(

@@ -37,7 +37,7 @@ class StreamQuery:
     Attributes:
         stream: The stream.
         generation: The generation in use; None before `start`.
-        departed: A description of what the log has lost, if anything; the next `start` then begins
+        loss: A description of what the log has lost, if anything; the next `start` then begins
             another generation.
         unsettled: The reason why a micro-batch was not committed as it was read, if there is one;
             the next `start` then reads it again.
@@ -89,9 +89,9 @@ class StreamQuery:
         return self._reading.generation if self._reading else None
 
     @property
-    def departed(self) -> str | None:
+    def loss(self) -> str | None:
         """What the log has lost, if anything; the next `start` then begins another generation."""
-        return self._reading.departed if self._reading else None
+        return self._reading.loss if self._reading else None
 
     @property
     def unsettled(self) -> str | None:
@@ -117,7 +117,7 @@ class StreamQuery:
         topic = log.topic(self.stream)
         log.check_append_time(topic)
         succession = Succession(self._project, self.stream, topic, log)
-        generation, read = succession.choose(departed=self.departed, rebuild=rebuild)
+        generation, read = succession.choose(loss=self.loss, rebuild=rebuild)
         # Made before Spark's query starts, whose thread may call `_process` at once.
         self._reading = Reading(
             self._project, self.stream, generation, read, topic, log, elapsed=self._elapsed
@@ -186,7 +186,7 @@ class StreamQuery:
         return self._reading is not None and self._reading.has_lost()
 
     def check_log(self) -> None:
-        """Checks whether the log has lost records that were read, and sets `departed` if so.
+        """Checks whether the log has lost records that were read, and sets `loss` if so.
 
         It only does so between micro-batches. A micro-batch checks this itself, but there is none
         while the log does not grow.

@@ -32,7 +32,7 @@ from trilayer_core.store.continuity import (
 )
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.generations import Generations
-from trilayer_core.store.intervals import Interval, newest_departed
+from trilayer_core.store.intervals import Interval, newest_ruled_out
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origins
 from trilayer_core.store.segments import Commit, Generation, Segment
@@ -70,7 +70,7 @@ class Reading:
 
     Attributes:
         generation: The generation.
-        departed: A description of what the log has lost, if anything; another generation must then
+        loss: A description of what the log has lost, if anything; another generation must then
             begin.
         unsettled: The reason why a micro-batch was not committed as it was read, if there is one;
             it must then be read again.
@@ -100,7 +100,7 @@ class Reading:
         """
         store, settings = project.store, project.settings
         self.generation = generation
-        self.departed: str | None = None
+        self.loss: str | None = None
         self.unsettled: str | None = None
         self._stream, self._topic, self._log, self._store = stream, topic, log, store
         self._read, self._elapsed = read, elapsed
@@ -125,7 +125,7 @@ class Reading:
             The commit; None if there is nothing to commit, or if it was committed before.
 
         Raises:
-            LogError: The log has lost what was read, or may have; `departed` or `unsettled` says
+            LogError: The log has lost what was read, or may have; `loss` or `unsettled` says
                 which.
         """
         start, end = self._planned(batch_id)
@@ -158,11 +158,11 @@ class Reading:
         return commit
 
     def check(self) -> None:
-        """Checks whether the log has lost records that were read, and sets `departed` if so.
+        """Checks whether the log has lost records that were read, and sets `loss` if so.
 
         A micro-batch checks this itself, but there is none while the log does not grow.
         """
-        # The first loss is in `departed`; the next micro-batch finds the others.
+        # The first loss is in `loss`; the next micro-batch finds the others.
         with suppress(LogError, EnvironmentFault, CoverageError, IntegrityError):
             self._check_log()
 
@@ -190,7 +190,7 @@ class Reading:
         end = ends[batch_id] if batch_id in ends else checkpoint.end(batch_id)
         start = ends[batch_id - 1] if batch_id - 1 in ends else checkpoint.begin(batch_id)
         if short := falls_short(end, start):
-            self._depart(short)
+            self._end_generation(short)
         self._ends = {batch_id - 1: start, batch_id: end}
         return start, end
 
@@ -203,7 +203,7 @@ class Reading:
         """
         self._know_partitions(ends)
         if short := falls_short(self._log.end(self._topic), ends):
-            self._depart(short)
+            self._end_generation(short)
         last = self._log.last_records(self._topic, ends)
         for partition, mark in last.items():
             if self._epochs.setdefault(partition, mark.epoch) != mark.epoch:
@@ -233,24 +233,24 @@ class Reading:
             try:
                 check_log(self._stream, self._topic, present, chain, self._log)
             except LogError as error:
-                self.departed = str(error)
+                self.loss = str(error)
                 raise
-            if why := ruled_out(self.generation, chain):
-                self._depart(why)
+            if why := why_ruled_out(self.generation, chain):
+                self._end_generation(why)
         loss = lost_of(self._read, self._topic, self._log)
         # The time at which the check began: it may have missed what the log lost meanwhile.
         self._checked_at = began
         if loss:
-            self._depart(loss)
+            self._end_generation(loss)
 
     def _know_partitions(self, offsets: Cut) -> None:
         """Describes the topic again if a partition was added since."""
         if not offsets.keys() <= set(self._topic.partitions):
             self._topic = self._log.topic(self._stream)
 
-    def _depart(self, why: str) -> NoReturn:
+    def _end_generation(self, why: str) -> NoReturn:
         """Ends the query, so that another generation begins."""
-        self.departed = why
+        self.loss = why
         raise LogError(f"stream {self._stream.name!r}: {why}")
 
     def _read_again(self, why: str) -> NoReturn:
@@ -295,12 +295,12 @@ def lost(
     return read, lost_of(read, topic, log)
 
 
-def ruled_out(generation: Generation, chain: Sequence[Interval]) -> str | None:
+def why_ruled_out(generation: Generation, chain: Sequence[Interval]) -> str | None:
     """A message if a batch run has found that the log lost what the generation had read, else None.
 
     Readers never merge such a generation again.
     """
-    if generation.number > newest_departed(chain, generation.origin_id):
+    if generation.number > newest_ruled_out(chain, generation.origin_id):
         return None
     return (
         f"a batch run has found that the log lost records which generation {generation.number} had"

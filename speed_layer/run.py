@@ -126,7 +126,7 @@ def _restart(query: StreamQuery, ended: Exception, supervisor: Supervisor) -> No
     text = str(ended)
     missing = lost_by_log(text)
     try:
-        again = query.unsettled or query.departed or (missing and query.has_lost())
+        again = query.unsettled or query.loss or (missing and query.has_lost())
     except EnvironmentFault as error:
         supervisor.restart(query, str(error))
         return
@@ -164,7 +164,7 @@ def _follow_origin(query: StreamQuery, supervisor: Supervisor) -> None:
         supervisor.restart(query)
         return
     query.check_log()
-    if query.departed:
+    if query.loss:
         supervisor.restart(query)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from speed_layer.reading import Checkpoint, lost, ruled_out
+from speed_layer.reading import Checkpoint, lost, why_ruled_out
 from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import IntegrityError
 from trilayer_core.log.broker import Log, Topic
@@ -20,7 +20,7 @@ from trilayer_core.seam import Cut, ranges_between, size
 from trilayer_core.store.continuity import NOTHING_READ, Read, check_log
 from trilayer_core.store.files import Store
 from trilayer_core.store.generations import Generations
-from trilayer_core.store.intervals import newest_departed
+from trilayer_core.store.intervals import newest_ruled_out
 from trilayer_core.store.master import Master
 from trilayer_core.store.origins import Origin, Origins
 from trilayer_core.store.publication import oldest_cut
@@ -47,15 +47,13 @@ class Succession:
     topic: Topic
     log: Log
 
-    def choose(
-        self, *, departed: str | None = None, rebuild: bool = False
-    ) -> tuple[Generation, Read]:
+    def choose(self, *, loss: str | None = None, rebuild: bool = False) -> tuple[Generation, Read]:
         """Chooses the generation to continue with; returns it and what it has read.
 
         It is the newest one if that can continue, else a new one begins.
 
         Args:
-            departed: A description of what the log has lost of what the newest one has read, if
+            loss: A description of what the log has lost of what the newest one has read, if
                 anything.
             rebuild: Whether to begin a generation in any case.
 
@@ -71,7 +69,7 @@ class Succession:
         generations = self._generations.all()
         read, gone = NOTHING_READ, None
         if generations and generations[-1].origin_id == present.identity:
-            gone = departed or ruled_out(generations[-1], chain)
+            gone = loss or why_ruled_out(generations[-1], chain)
             if gone is None:
                 read, gone = lost(self.stream, generations[-1], self.topic, self.log, self.store)
         if gone:
@@ -219,10 +217,10 @@ class Succession:
         generations = self._generations.all()
         # The number must also be above those that are ruled out, whether or not their folders still
         # exist.
-        departed = newest_departed(
+        ruled_out = newest_ruled_out(
             Master(self.store, self.stream).longest_chain(), present.identity
         )
-        number = max(generations[-1].number if generations else 0, departed) + 1
+        number = max(generations[-1].number if generations else 0, ruled_out) + 1
         catalog = self.project.catalog
         views = {view.name: view.fingerprint for view in catalog.stored_of(self.stream)}
         generation = Generation(

@@ -185,7 +185,9 @@ def falls_short(end: Cut, read: Cut) -> str | None:
     return None
 
 
-def departed_generation(store: Store, stream: Stream, identity: str, topic: Topic, log: Log) -> int:
+def newest_with_lost_records(
+    store: Store, stream: Stream, identity: str, topic: Topic, log: Log
+) -> int:
     """The number of the newest generation that has read records which the log has lost.
 
     It is 0 if there is none in the origin. Generations whose commits can't be read are skipped,

@@ -50,7 +50,7 @@ def best_cover(
     origin_id: str,
     view_fingerprints: Mapping[str, str],
     cut: Cut,
-    departed: int = 0,
+    newest_ruled_out: int = 0,
 ) -> Cover | None:
     """The cover of the newest generation whose head is at or past every older generation's head.
 
@@ -66,7 +66,7 @@ def best_cover(
         view_fingerprints: Only generations that compute these views with these definitions are
             considered.
         cut: The offsets from which the log must be covered.
-        departed: Generations up to this number are ignored, see `PublishedStream`.
+        newest_ruled_out: Generations up to this number are ignored, see `PublishedStream`.
 
     Returns:
         The cover; None if no generation computes these views.
@@ -80,7 +80,9 @@ def best_cover(
     best: Cover | None = None
     error: TrilayerError | None = None
     for generation in standing(of_stream.all()):
-        if generation.number <= departed or not computes(generation, origin_id, view_fingerprints):
+        if generation.number <= newest_ruled_out or not computes(
+            generation, origin_id, view_fingerprints
+        ):
             continue
         late = _begins_late(of_stream.stream, generation, cut)
         if late is not None:

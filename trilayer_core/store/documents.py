@@ -58,6 +58,9 @@ OriginId = Annotated[str, Field(alias="topic_id")]
 It is written as `topic_id`, because it was that of the topic before a loss could be accepted.
 """
 
+RuledOut = Annotated[int, Field(alias="departed")]
+"""The number of the newest generation that is not merged any more; it is written as `departed`."""
+
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 

@@ -9,7 +9,7 @@ from trilayer_core.definitions.stream import Stream
 from trilayer_core.errors import CoverageError
 from trilayer_core.log.broker import Marks
 from trilayer_core.seam import Cut
-from trilayer_core.store.documents import OriginId, StoredRange
+from trilayer_core.store.documents import OriginId, RuledOut, StoredRange
 from trilayer_core.store.files import StoredFile
 
 
@@ -30,9 +30,9 @@ class Interval:
         marks: The last record of each partition that has been ingested, from which the next run
             sees whether the log still holds it. None if the log had no record below the end.
             Manifests from before marks were stored have none.
-        departed: The number of the newest generation of the speed layer that, at the time of the
-            ingest, had read records which the log no longer held. Generations up to it are not
-            merged with this interval. 0 if there was none.
+        newest_ruled_out: The number of the newest generation of the speed layer that, at the time
+            of the ingest, had read records which the log no longer held. Generations up to it are
+            not merged with this interval. 0 if there was none.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Interval:
     events: int
     quarantined: int
     marks: Marks = field(default_factory=dict)
-    departed: int = 0
+    newest_ruled_out: RuledOut = 0
 
     @property
     def end(self) -> dict[int, int]:
@@ -70,13 +70,13 @@ def chain_end(chain: Sequence[Interval], start: Cut) -> dict[int, int]:
     return dict(start) | (chain[-1].end if chain else {})
 
 
-def newest_departed(chain: Sequence[Interval], identity: str) -> int:
-    """The newest generation that the intervals of an origin name as departed from the log.
+def newest_ruled_out(chain: Sequence[Interval], identity: str) -> int:
+    """The newest generation that the intervals of an origin rule out.
 
     It is 0 if there is none.
     """
     own = newest_of(chain, identity)
-    return own[-1].departed if own else 0
+    return own[-1].newest_ruled_out if own else 0
 
 
 def rising_ts(chain: Sequence[Interval], latest_ms: int | None = None) -> list[int]:

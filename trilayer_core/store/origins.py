@@ -38,7 +38,7 @@ class Origin:
         before: The identity of the origin that this one replaced. It is None for the first origin,
             as are the following attributes.
         reason: What was found, in the words of the error that reported it.
-        departed: The offsets of the previous origin that the log no longer held as they were
+        not_in_log: The offsets of the previous origin that the log no longer held as they were
             ingested, for each partition.
         accepted_ms: When the loss was accepted, in ms since 1970.
     """
@@ -49,7 +49,9 @@ class Origin:
     number: Annotated[int, Field(exclude_if=lambda number: number == 1)] = 1
     before: Annotated[str | None, ABSENT_IF_NONE] = None
     reason: Annotated[str | None, ABSENT_IF_NONE] = None
-    departed: Annotated[Mapping[int, StoredRange] | None, ABSENT_IF_NONE] = None
+    not_in_log: Annotated[
+        Mapping[int, StoredRange] | None, ABSENT_IF_NONE, Field(alias="departed")
+    ] = None
     accepted_ms: Annotated[int | None, ABSENT_IF_NONE] = None
 
     @property
@@ -113,7 +115,7 @@ class Origins:
         return [self._read(n + 1) for n in range(present.number)] if present else []
 
     def begin(
-        self, topic: Topic, start: Cut, before: Origin, reason: str, departed: Ranges
+        self, topic: Topic, start: Cut, before: Origin, reason: str, not_in_log: Ranges
     ) -> Origin:
         """Records a new origin, from which the stream's log is counted from now on.
 
@@ -122,7 +124,7 @@ class Origins:
             start: The first offset of each partition that counts.
             before: The origin that this one replaces.
             reason: What was found, in the words of the error that reported it.
-            departed: The offsets of the previous origin that the log no longer holds as they were
+            not_in_log: The offsets of the previous origin that the log no longer holds as they were
                 ingested, for each partition.
 
         Raises:
@@ -136,7 +138,7 @@ class Origins:
             number,
             before.identity,
             reason,
-            departed,
+            not_in_log,
             self._store.clock(),
         )
         path = layout.origin(self._stream, number)

@@ -11,7 +11,7 @@ from trilayer_core.definitions.view import View
 from trilayer_core.errors import UsageError, there_are
 from trilayer_core.seam import Cut, format_time
 from trilayer_core.store import layout
-from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS, OriginId
+from trilayer_core.store.documents import ABSENT_IF_NONE, NO_OTHER_FIELDS, OriginId, RuledOut
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.runs import JudgedFrom, ReconciledAlert, ReconciledView
 
@@ -27,9 +27,9 @@ class PublishedStream:
         events: The number of records below the cut, including quarantined ones but not lost ones.
         quarantined: The number of records that do not fit their schema.
         lost: The number of records that retention deleted.
-        departed: The number of the newest generation of the speed layer that is known to have read
-            records which the log had lost when it was ingested; 0 if there was none. Generations up
-            to it are not merged with the publication.
+        newest_ruled_out: The number of the newest generation of the speed layer that is known to
+            have read records which the log had lost when it was ingested; 0 if there was none.
+            Generations up to it are not merged with the publication.
     """
 
     __pydantic_config__ = NO_OTHER_FIELDS
@@ -40,7 +40,7 @@ class PublishedStream:
     events: int
     quarantined: int
     lost: int
-    departed: int = 0
+    newest_ruled_out: RuledOut = 0
 
 
 @dataclass(frozen=True)

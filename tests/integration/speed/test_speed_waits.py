@@ -23,9 +23,9 @@ class Query:
     label = "stream clicks"
     fault_path = "faults/clicks"
 
-    def __init__(self, ended_by, failing=0, *, departed=None, unsettled=None, asked_in_vain=False):
+    def __init__(self, ended_by, failing=0, *, loss=None, unsettled=None, asked_in_vain=False):
         self._ended_by, self._failing, self._asked_in_vain = ended_by, failing, asked_in_vain
-        self.departed, self.unsettled = departed, unsettled
+        self.loss, self.unsettled = loss, unsettled
         self.calls = []
 
     def failure(self):
@@ -50,13 +50,13 @@ class Query:
     [
         Query(RuntimeError("trilayer_core.errors.EnvironmentFault: no stamps came"), failing=2),
         Query(RuntimeError("DisconnectException"), failing=2),
-        Query(RuntimeError("the log was cut"), failing=2, departed="offset 5 is gone"),
+        Query(RuntimeError("the log was cut"), failing=2, loss="offset 5 is gone"),
         Query(
             RuntimeError("another leader"), failing=2, unsettled="partition 0 has another leader"
         ),
         Query(RuntimeError("OffsetOutOfRange"), failing=2, asked_in_vain=True),
     ],
-    ids=["environment", "kafka", "departed", "unsettled", "asked in vain"],
+    ids=["environment", "kafka", "loss", "unsettled", "asked in vain"],
 )
 def test_a_broker_that_goes_again_while_the_query_starts(broker, query, store, caplog):
     settings = Settings(bootstrap_servers=broker.bootstrap)

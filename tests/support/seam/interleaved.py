@@ -744,7 +744,7 @@ class World:
             stream=self.stream,
             stop=lambda: None,
             start=lambda: None,
-            departed=None,
+            loss=None,
             unsettled=None,
             has_lost=lambda: False,
         )
@@ -843,7 +843,7 @@ class World:
         if p in self.states:
             self.begun.setdefault(p, set()).add(begins)
 
-    def check_departed(self, reader: Reader) -> None:
+    def check_after_loss(self, reader: Reader) -> None:
         """The answer's events of the present origin are those of one state that the log was in,
         each once, and no mixture of two.
 
@@ -964,7 +964,7 @@ class World:
         loaded = reader.refresh.loaded
         stream = reader.catalog.streams[0]
         if self.states:
-            return self.check_departed(reader)
+            return self.check_after_loss(reader)
         state = loaded.streams.get(stream.name)
         if state is None or (state.generation is None and not state.cut and not state.head):
             return
@@ -1156,7 +1156,7 @@ def _speed(world: World, rng: random.Random) -> Task:
                     running.start()
                     return
                 running.check_log()
-                if running.departed:
+                if running.loss:
                     running.start()
 
             return "look for a new origin", process, look

@@ -23,7 +23,7 @@ class Query:
         self.fault_path = layout.stream_fault(name)
         self.stream = self
         self.error, self.starts, self.stops = None, 0, 0
-        self.unsettled = self.departed = None
+        self.unsettled = self.loss = None
 
     def failure(self):
         return self.error

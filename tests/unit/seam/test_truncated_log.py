@@ -87,7 +87,7 @@ class Truncated(World):
             published.origin_id,
             views,
             published.cut,
-            departed=published.departed,
+            newest_ruled_out=published.newest_ruled_out,
         )
         answer = {}
         for file in publication.views["by_key"].files:
@@ -344,7 +344,7 @@ def test_the_same_t_in_two_origins_is_two_intervals(world):
     assert world.answers() == {1: 100}
 
 
-def test_what_retention_took_is_no_departure(world):
+def test_what_retention_took_is_no_loss(world):
     world.add(100, 1)
     world.run()
     world.begins = {0: 100}
@@ -368,7 +368,7 @@ def test_a_loss_in_a_log_that_retention_has_shortened(world, first, kept, start)
     assert world.answers() == {1: 100, 2: 40}
 
 
-def test_a_speed_layer_that_was_down_begins_anew_over_a_log_that_departed_above_the_cut(world):
+def test_a_speed_layer_that_was_down_begins_anew_over_a_log_that_lost_records_above_the_cut(world):
     world.start_speed()
     world.add(50, 1)
     world.speed_on()
@@ -403,7 +403,7 @@ def test_a_head_below_the_old_one_is_not_hidden_by_what_was_read_before(world):
     assert world.answers() == {1: 110}
 
 
-def test_a_speed_layer_at_work_stops_before_it_commits_over_a_log_that_departed(world):
+def test_a_speed_layer_at_work_stops_before_it_commits_over_a_log_that_lost_records(world):
     world.start_speed()
     world.add(100, 1)
     world.speed_on()
@@ -414,7 +414,7 @@ def test_a_speed_layer_at_work_stops_before_it_commits_over_a_log_that_departed(
         match="partition 0 of the log no longer has at offset 99 the record that was read there",
     ):
         world.speed_on()
-    assert world.speed.departed
+    assert world.speed.loss
     world.restart_speed()
     world.speed_on()
     assert Generations(world.store, STREAM).all()[-1].anew
@@ -436,7 +436,7 @@ def test_a_micro_batch_that_was_planned_over_a_shorter_log_is_not_read(world):
         LogError, match="ends at offset 80, below offset 100, up to which it was read"
     ):
         world.speed.process(batch, world.write_segments)
-    assert world.speed.departed
+    assert world.speed.loss
     world.restart_speed()
     world.add(40, 2)
     world.speed_on()
@@ -458,7 +458,7 @@ def noticed_by_batch(world):
     world.truncate(80)
     world.add(40, 2)
     world.run()
-    assert Publications(world.store).in_force().streams[STREAM.name].departed == 1
+    assert Publications(world.store).in_force().streams[STREAM.name].newest_ruled_out == 1
     assert world.answers() == {1: 80, 2: 40}
     return world
 
@@ -484,7 +484,7 @@ def test_a_generation_that_a_batch_run_has_ruled_out_ends_at_its_next_micro_batc
         LogError, match="a batch run has found that the log lost records which generation 1 "
     ):
         world.speed_on()
-    assert world.speed.departed
+    assert world.speed.loss
     world.restart_speed()
     world.speed_on()
     assert world.answers() == {1: 80, 2: 40, 3: 5}
@@ -513,7 +513,7 @@ def test_an_older_generation_that_has_read_what_is_lost_is_ruled_out_below_a_new
     world.truncate(80)
     world.add(15, 2)
     world.run()
-    assert Publications(world.store).in_force().streams[STREAM.name].departed == 1
+    assert Publications(world.store).in_force().streams[STREAM.name].newest_ruled_out == 1
     assert world.answers() == {1: 80, 2: 15}
 
 

@@ -73,7 +73,7 @@ def test_without_an_origin_no_view_of_it_has_an_answer():
 
 def test_with_a_publication_it_answers_from_the_published_cut():
     on = basis(CATALOG, CLICKS, publication((BY_KEY, []), (BY_SIGN, [])), [FIRST])
-    assert (on.cut, on.origin_id, on.departed, on.missing) == ({0: 10}, "id", 2, {})
+    assert (on.cut, on.origin_id, on.newest_ruled_out, on.missing) == ({0: 10}, "id", 2, {})
 
 
 def test_a_stream_that_was_added_since_has_an_answer_from_the_next_publication_on():

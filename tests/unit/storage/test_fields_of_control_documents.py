@@ -96,7 +96,7 @@ HARMLESS = {
     ("Run", "full"): "its version says which it was",
     ("Origin", "topic_id"): "the layers compare it with the broker's, and stop",
     ("Origin", "reason"): "words",
-    ("Origin", "departed"): "shown only: the master dataset has these records",
+    ("Origin", "not_in_log"): "shown only: the master dataset has these records",
     ("Origin", "accepted_ms"): "shown only",
 }
 """Fields whose damage misleads nobody, or is noticed by another than `verify`."""

@@ -41,12 +41,15 @@ HARMLESS = {
     ("Publication", "memories"): "this catalog has none; compared with Spark",
     ("Publication", "alert_reconciliation"): "a report of its run",
     ("Publication", "token"): "the run's folder is then another, or none",
-    ("PublishedStream", "departed"): "there is no generation of the speed layer to leave out",
+    (
+        "PublishedStream",
+        "newest_ruled_out",
+    ): "there is no generation of the speed layer to leave out",
     ("PublishedStream", "fingerprint"): "the next run is then a full one",
     ("PublishedView", "changed_keys"): "a report of its run",
     ("Interval", "t_ms"): "a T that does not rise is passed over, as that of a clock that was off",
     ("Interval", "marks"): "compared with the log by the next run, which stops",
-    ("Interval", "departed"): "there is no generation of the speed layer to leave out",
+    ("Interval", "newest_ruled_out"): "there is no generation of the speed layer to leave out",
 }
 """Fields whose damage changes no answer, and that nothing else repeats."""
 

@@ -14,10 +14,10 @@ from trilayer_core.store.continuity import (
     changed,
     check_log,
     check_reaches,
-    departed_generation,
     falls_short,
     joined,
     lost_of,
+    newest_with_lost_records,
 )
 from trilayer_core.store.cover import best_cover, computes, cover_from, ticks_by_commit
 from trilayer_core.store.fence import Fence
@@ -28,8 +28,8 @@ from trilayer_core.store.intervals import (
     check_follows,
     intervals_after,
     intervals_below,
-    newest_departed,
     newest_of,
+    newest_ruled_out,
     of_origin,
     rising_ts,
 )
@@ -61,15 +61,15 @@ def ranges(**pairs):
 # -- the master dataset ----------------------------------------------------------------------------
 
 
-def interval(number, t_ms=0, origin="id", departed=0, **pairs):
-    return Interval(number, t_ms, origin, ranges(**pairs), {}, [], 0, 0, departed=departed)
+def interval(number, t_ms=0, origin="id", ruled_out=0, **pairs):
+    return Interval(number, t_ms, origin, ranges(**pairs), {}, [], 0, 0, newest_ruled_out=ruled_out)
 
 
 CHAIN = [
-    interval(0, 1000, "old", departed=7, p0=(0, 9)),
-    interval(1, 2000, departed=3, p0=(0, 5), p1=(0, 0)),
+    interval(0, 1000, "old", ruled_out=7, p0=(0, 9)),
+    interval(1, 2000, ruled_out=3, p0=(0, 5), p1=(0, 0)),
     interval(2, 3000, p0=(5, 8), p1=(0, 4)),
-    interval(3, 4000, departed=2, p0=(8, 8), p1=(4, 6)),
+    interval(3, 4000, ruled_out=2, p0=(8, 8), p1=(4, 6)),
     interval(4, 5000, "new", p0=(0, 3)),
 ]
 
@@ -84,8 +84,8 @@ def test_intervals_of_an_origin_lie_side_by_side_and_the_newest_says_where_it_en
     assert newest_of(CHAIN, "none") == []
     assert chain_end(newest_of(CHAIN, "id"), {0: 2, 2: 7}) == {0: 8, 1: 6, 2: 7}
     assert chain_end([], {0: 2}) == {0: 2}
-    assert newest_departed(CHAIN, "id") == 2
-    assert newest_departed(CHAIN, "none") == 0
+    assert newest_ruled_out(CHAIN, "id") == 2
+    assert newest_ruled_out(CHAIN, "none") == 0
 
 
 def test_below_a_cut_is_what_ends_there_and_all_of_earlier_origins():
@@ -280,8 +280,11 @@ def test_a_generation_that_has_come_as_far_takes_over():
     assert chosen(*made) == (2, {0: 5, 1: 1})
 
 
-def test_departed_generations_are_not_looked_at():
-    assert chosen((generation(1), {0: 9}), (generation(2), {0: 5}), departed=1) == (2, {0: 5})
+def test_generations_that_are_ruled_out_are_not_looked_at():
+    assert chosen((generation(1), {0: 9}), (generation(2), {0: 5}), newest_ruled_out=1) == (
+        2,
+        {0: 5},
+    )
 
 
 def test_generations_that_compute_other_views_are_not_looked_at():
@@ -517,7 +520,7 @@ def test_what_was_read_grows_with_each_commit():
     assert read.marks == {0: mark(6), 1: mark(1), 2: mark(3), 3: mark(0)}
 
 
-def test_the_newest_generation_that_has_read_what_is_lost_has_departed(store):
+def test_the_newest_generation_that_has_read_what_is_lost(store):
     """Those whose commits can't be read, and those of other origins, say nothing."""
     generations = Generations(store, STREAM)
     for number, end, origin_id in ((1, 9, "id"), (2, 8, "id"), (3, 5, "id"), (4, 9, "other")):
@@ -525,12 +528,12 @@ def test_the_newest_generation_that_has_read_what_is_lost_has_departed(store):
         generations.begin(made)
         generations.write_commit(made.name, commit(0, (1000, ranges(p0=(0, end)))))
 
-    def departed(end):
-        return departed_generation(store, STREAM, "id", TOPIC, FakeLog({}, {0: end}))
+    def newest(end):
+        return newest_with_lost_records(store, STREAM, "id", TOPIC, FakeLog({}, {0: end}))
 
-    assert [departed(end) for end in (9, 8, 7, 5, 4)] == [0, 1, 2, 2, 3]
+    assert [newest(end) for end in (9, 8, 7, 5, 4)] == [0, 1, 2, 2, 3]
     store.write(layout.commit(STREAM, generation(2).name, 0, 0), b"{}")
-    assert departed(7) == 1
+    assert newest(7) == 1
 
 
 def test_a_file_with_a_foreign_name_is_no_commit(store):
