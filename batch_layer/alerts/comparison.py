@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import duckdb
@@ -17,19 +17,16 @@ import pyarrow as pa
 
 from batch_layer.alerts.evaluation import History
 from trilayer_core.compute.merging import open_duckdb
-from trilayer_core.definitions.alerts import Alert, AlertGroup
+from trilayer_core.definitions.alerts import Alert
 from trilayer_core.errors import CoverageError, IntegrityError
 from trilayer_core.project import Project
 from trilayer_core.runtime.retries import retried
-from trilayer_core.seam import Cut
 from trilayer_core.store.alerts import (
     UNEXPLAINED,
-    AlertGeneration,
     AlertGenerations,
+    Evaluators,
     as_judged,
     sent_alerts,
-    why_added,
-    why_withdrawn,
 )
 from trilayer_core.store.files import Store, StoredFile
 from trilayer_core.store.intervals import Interval
@@ -65,7 +62,14 @@ def reconcile_alerts(
             generations = AlertGenerations(store, group)
             for alert in group.alerts:
                 recorded = generations.of(alert.name, alert.fingerprint)
-                reasons = _Reasons(alert, group, recomputed, recorded, starts)
+                evaluators = Evaluators(
+                    recorded,
+                    as_judged(recorded, recomputed.alerts[alert.name].judged),
+                    alert.last,
+                    alert.profile.name if alert.profile else None,
+                    starts,
+                )
+                reasons = _Reasons(alert, evaluators)
                 try:
                     with open_duckdb(project.settings.serving.memory_mb) as duck:
                         compared = _compare(duck, reasons, recomputed, history, store)
@@ -82,19 +86,13 @@ class _Reasons:
 
     Attributes:
         alert: The alert.
-        group: Its group.
-        recomputed: What the run has evaluated.
-        generations: The generations that evaluate by this definition of the alert.
-        starts: Where each origin begins.
+        evaluators: By what its events were evaluated.
         why: The number of alerts by state and reason.
         examples: The first alerts.
     """
 
     alert: Alert
-    group: AlertGroup
-    recomputed: Recomputed
-    generations: Sequence[AlertGeneration]
-    starts: Mapping[str, Cut]
+    evaluators: Evaluators
     why: Counter[str] = field(default_factory=Counter)
     examples: list[dict[str, str]] = field(default_factory=list)
     unexplained: int = 0
@@ -103,25 +101,18 @@ class _Reasons:
         self, state: str, origin_id: str, partition: int, offset: int, sent: str | None
     ) -> None:
         """Counts an alert; `sent` is what was sent of it last."""
-        view = self.alert.profile.name if self.alert.profile else None
-        judged = as_judged(self.generations, self.recomputed.alerts[self.alert.name].judged)
-        last, start = self.alert.last, self.starts.get(origin_id)
+        place = (origin_id, partition, offset)
         if state == ADDED:
-            reason = why_added(
-                self.generations, origin_id, partition, offset,
-                last=last, view=view, judged=judged, start=start,
-            )  # fmt: skip
+            reason = self.evaluators.why_added(*place)
         else:
-            version = json.loads(sent)["profile_version"] if sent and view else None
-            reason = why_withdrawn(
-                self.generations, origin_id, partition, offset,
-                last=last, view=view, version=version, judged=judged, start=start,
-            )  # fmt: skip
+            has_profile = self.evaluators.view is not None
+            version = json.loads(sent)["profile_version"] if sent and has_profile else None
+            reason = self.evaluators.why_withdrawn(*place, version)
             self.unexplained += reason == UNEXPLAINED
         self.why[f"{state}: {reason}"] += 1
         if len(self.examples) < EXAMPLES:
-            place = {"topic_id": origin_id, "partition": str(partition), "offset": str(offset)}
-            self.examples.append({"state": state, "why": reason, **place})
+            shown = {"topic_id": origin_id, "partition": str(partition), "offset": str(offset)}
+            self.examples.append({"state": state, "why": reason, **shown})
 
 
 def _compare(

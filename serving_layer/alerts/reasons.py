@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trilayer_core.definitions.alerts import Alert
 from trilayer_core.seam import Cut
-from trilayer_core.store.alerts import AlertGeneration, as_judged, why_added, why_withdrawn
+from trilayer_core.store.alerts import AlertGeneration, Evaluators, as_judged
 from trilayer_core.store.origins import Origin
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.runs import JudgedFrom
@@ -111,15 +111,19 @@ class Evaluations:
             judged: What the publication says of the batch layer; see `as_judged`.
             starts: The offsets at which each origin begins, by its identity.
         """
-        self._alert, self._starts = alert, starts or {}
-        self._view = alert.profile.name if alert.profile else None
-        self._generations, self._judged = generations, as_judged(generations, judged)
+        self._all = Evaluators(
+            generations,
+            as_judged(generations, judged),
+            alert.last,
+            alert.profile.name if alert.profile else None,
+            starts or {},
+        )
         self._pieces: dict[tuple[str, int], _Pieces] = {}
 
     def version(self, place: Place, offset: int) -> int:
         """The version of the profile by which the speed layer evaluates an event; -1 if none."""
         by = self._pieces_of(place).at(offset).by
-        profile = by.profiles.get(self._view) if by and self._view else None
+        profile = by.profiles.get(self._all.view) if by and self._all.view else None
         return profile.version if profile else -1
 
     def reasons(self, state: str, spans: Mapping[Place, Span]) -> list[Reason]:
@@ -142,23 +146,23 @@ class Evaluations:
     def _pieces_of(self, place: Place) -> _Pieces:
         at = (place.origin_id, place.partition)
         if at not in self._pieces:
-            self._pieces[at] = _Pieces(*at, self._generations, self._judged)
+            self._pieces[at] = _Pieces(*at, self._all.generations, self._all.judged)
         return self._pieces[at]
 
     def _why(self, state: str, place: Place, offset: int, piece: _Piece) -> str:
         # Of the generations only those that matter at this offset, because there can be thousands.
         first, by = self._pieces_of(place).first, piece.by
-        generations = [one for one in (first, by if by is not first else None) if one is not None]
-        judged = [piece.judged] if piece.judged else self._judged[:1]
-        start = self._starts.get(place.origin_id)
-        at = (place.origin_id, place.partition, offset)
-        last, view = self._alert.last, self._view
-        if state == "added":
-            return why_added(generations, *at, last=last, view=view, judged=judged, start=start)
-        version = place.version if place.version >= 0 else None
-        return why_withdrawn(
-            generations, *at, last=last, view=view, version=version, judged=judged, start=start
+        evaluators = replace(
+            self._all,
+            generations=[
+                one for one in (first, by if by is not first else None) if one is not None
+            ],
+            judged=[piece.judged] if piece.judged else self._all.judged[:1],
         )
+        at = (place.origin_id, place.partition, offset)
+        if state == "added":
+            return evaluators.why_added(*at)
+        return evaluators.why_withdrawn(*at, place.version if place.version >= 0 else None)
 
 
 @dataclass(frozen=True)

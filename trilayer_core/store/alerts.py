@@ -278,86 +278,75 @@ NOT_SENT = "not sent when it was compared"
 UNEXPLAINED = "unexplained"
 
 
-def why_withdrawn(
-    generations: Sequence[AlertGeneration],
-    origin_id: str,
-    partition: int,
-    offset: int,
-    *,
-    last: int = 0,
-    view: str | None = None,
-    version: int | None = None,
-    judged: Sequence[AlertGeneration] | None = None,
-    start: Cut | None = None,
-) -> str:
-    """Why an alert that was sent is not in the batch's set, or has other content there.
+@dataclass(frozen=True)
+class Evaluators:
+    """The generations by which the events of an alert are evaluated in both layers.
 
-    Args:
-        generations: The generations that evaluate by this definition of the alert, as recorded.
-        origin_id: The identity of the origin in which the event's offset counts.
-        partition: The event's partition.
-        offset: The event's offset.
+    Attributes:
+        generations: Those that evaluate by this definition of the alert, as recorded.
+        judged: The generations as the batch layer has evaluated by them, see `as_judged`; empty if
+            it has evaluated by those recorded.
         last: The alert's `last`.
         view: The name of the view of the alert's profile; None without one.
-        version: The `profile_version` in the alert that was sent.
-        judged: The generations as the batch layer has evaluated by them, see `as_judged`.
-        start: The offsets at which the origin begins; 0 for a partition that is missing.
+        starts: The offsets at which each origin begins; 0 for a partition that is missing.
     """
-    why = _not_watched(generations, origin_id, partition, offset, last, start)
-    if why is None and view is not None:
-        theirs = _version_of(judged or generations, origin_id, partition, offset, view)
-        if theirs != version:
-            why = (
-                f"judged by the profile of {_described(version)}, while {_described(theirs)} was"
-                " coming into force"
+
+    generations: Sequence[AlertGeneration]
+    judged: Sequence[AlertGeneration] = ()
+    last: int = 0
+    view: str | None = None
+    starts: Mapping[str, Cut] = field(default_factory=dict)
+
+    def why_withdrawn(
+        self, origin_id: str, partition: int, offset: int, version: int | None = None
+    ) -> str:
+        """Why an alert that was sent is not in the batch's set, or has other content there.
+
+        Args:
+            origin_id: The identity of the origin in which the event's offset counts.
+            partition: The event's partition.
+            offset: The event's offset.
+            version: The `profile_version` in the alert that was sent.
+        """
+        why = self._not_watched(origin_id, partition, offset)
+        if why is None and self.view is not None:
+            theirs = self._batch_version(origin_id, partition, offset, self.view)
+            if theirs != version:
+                why = (
+                    f"judged by the profile of {_described(version)}, while {_described(theirs)}"
+                    " was coming into force"
+                )
+        return why or UNEXPLAINED
+
+    def why_added(self, origin_id: str, partition: int, offset: int) -> str:
+        """Why an alert of the batch's set was not sent. The arguments are as above."""
+        why = self._not_watched(origin_id, partition, offset)
+        if why is None and self.view is not None:
+            sent = _version_of(self.generations, origin_id, partition, offset, self.view)
+            theirs = self._batch_version(origin_id, partition, offset, self.view)
+            if sent != theirs:
+                why = (
+                    f"judged by the profile of {_described(sent)}, while {_described(theirs)} was"
+                    " the batch layer's"
+                )
+        return why or NOT_SENT
+
+    def _batch_version(self, origin_id: str, partition: int, offset: int, view: str) -> int | None:
+        """The version of the profile by which the batch layer evaluates an event."""
+        return _version_of(self.judged or self.generations, origin_id, partition, offset, view)
+
+    def _not_watched(self, origin_id: str, partition: int, offset: int) -> str | None:
+        """Why the speed layer did not know all that the batch layer knows; None if it did."""
+        by = profile_of(self.generations, origin_id, partition, offset)
+        if by is None:
+            return "came before the alert was watched"
+        start = self.starts.get(origin_id, {}).get(partition, 0)
+        if self.last and by.version is None and by.read_from.get(partition, 0) > start:
+            return (
+                "the generation that judged it began without a publication, and knew only the"
+                " events since then"
             )
-    return why or UNEXPLAINED
-
-
-def why_added(
-    generations: Sequence[AlertGeneration],
-    origin_id: str,
-    partition: int,
-    offset: int,
-    *,
-    last: int = 0,
-    view: str | None = None,
-    judged: Sequence[AlertGeneration] | None = None,
-    start: Cut | None = None,
-) -> str:
-    """Why an alert of the batch's set was not sent. The arguments are those of `why_withdrawn`."""
-    why = _not_watched(generations, origin_id, partition, offset, last, start)
-    if why is None and view is not None:
-        place = (origin_id, partition, offset, view)
-        sent, theirs = _version_of(generations, *place), _version_of(judged or generations, *place)
-        if sent != theirs:
-            why = (
-                f"judged by the profile of {_described(sent)}, while {_described(theirs)} was the"
-                " batch layer's"
-            )
-    return why or NOT_SENT
-
-
-def _not_watched(
-    generations: Sequence[AlertGeneration],
-    origin_id: str,
-    partition: int,
-    offset: int,
-    last: int,
-    start: Cut | None,
-) -> str | None:
-    """Why the speed layer did not know all that the batch layer knows; None if it did."""
-    own = [one for one in generations if one.origin_id == origin_id]
-    by = profile_of(own, origin_id, partition, offset)
-    if by is None:
-        return "came before the alert was watched"
-    first = by.read_from.get(partition, 0)
-    if last and by.version is None and first > (start or {}).get(partition, 0):
-        return (
-            "the generation that judged it began without a publication, and knew only the events"
-            " since then"
-        )
-    return None
+        return None
 
 
 def _version_of(

@@ -4,12 +4,11 @@ from trilayer_core.store.alerts import (
     NOT_SENT,
     UNEXPLAINED,
     AlertGeneration,
+    Evaluators,
     Profile,
     as_judged,
     judges_above,
     profile_of,
-    why_added,
-    why_withdrawn,
 )
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.runs import JudgedFrom
@@ -26,13 +25,13 @@ def generation(number, alert_from, *, version=None, read_from=None, profile=None
 
 
 def test_an_event_from_before_the_alert_was_watched():
-    generations = [generation(1, {0: 10})]
+    by = Evaluators([generation(1, {0: 10})])
     said = "came before the alert was watched"
-    assert why_added(generations, "id", 0, 9) == said
-    assert why_added(generations, "id", 0, 10) == NOT_SENT
-    assert why_added(generations, "id", 1, 0) == NOT_SENT, "a partition that is missing begins at 0"
-    assert why_added(generations, "another", 0, 99) == "came before the alert was watched"
-    assert why_withdrawn(generations, "id", 0, 9) == said
+    assert by.why_added("id", 0, 9) == said
+    assert by.why_added("id", 0, 10) == NOT_SENT
+    assert by.why_added("id", 1, 0) == NOT_SENT, "a partition that is missing begins at 0"
+    assert by.why_added("another", 0, 99) == "came before the alert was watched"
+    assert by.why_withdrawn("id", 0, 9) == said
 
 
 def test_a_generation_that_did_not_know_earlier_events():
@@ -41,30 +40,34 @@ def test_a_generation_that_did_not_know_earlier_events():
         "the generation that judged it began without a publication, and knew only the events since"
         " then"
     )
-    assert why_withdrawn(generations, "id", 0, 12, last=1) == said
-    assert why_added(generations, "id", 0, 12, last=1) == said
-    assert why_withdrawn(generations, "id", 0, 12) == UNEXPLAINED, "its rule looks at no others"
-    assert why_withdrawn(generations, "id", 0, 12, last=1, start={0: 4}) == UNEXPLAINED
+    by = Evaluators(generations, last=1)
+    assert by.why_withdrawn("id", 0, 12) == said
+    assert by.why_added("id", 0, 12) == said
+    alone = Evaluators(generations)
+    assert alone.why_withdrawn("id", 0, 12) == UNEXPLAINED, "its rule looks at no others"
+    from_origin = Evaluators(generations, last=1, starts={"id": {0: 4}})
+    assert from_origin.why_withdrawn("id", 0, 12) == UNEXPLAINED
     known = [generation(1, {0: 10}, read_from={0: 4}, version=3)]
-    assert why_withdrawn(known, "id", 0, 12, last=1) == UNEXPLAINED
+    assert Evaluators(known, last=1).why_withdrawn("id", 0, 12) == UNEXPLAINED
 
 
 def test_a_profile_that_was_coming_into_force():
     generations = [generation(1, {0: 0}, profile=1), generation(2, {0: 10}, profile=2)]
-    how = {"view": "v"}
-    assert why_withdrawn(generations, "id", 0, 9, version=1, **how) == UNEXPLAINED
-    assert why_withdrawn(generations, "id", 0, 10, version=1, **how) == (
+    by = Evaluators(generations, view="v")
+    assert by.why_withdrawn("id", 0, 9, version=1) == UNEXPLAINED
+    assert by.why_withdrawn("id", 0, 10, version=1) == (
         "judged by the profile of version 1, while version 2 was coming into force"
     )
     # The batch layer had judged up to offset 20 before the second generation began.
     judged = as_judged(generations, [JudgedFrom(1, {0: 0}), JudgedFrom(2, {0: 20})])
-    assert why_withdrawn(generations, "id", 0, 12, version=2, judged=judged, **how) == (
+    by = Evaluators(generations, judged, view="v")
+    assert by.why_withdrawn("id", 0, 12, version=2) == (
         "judged by the profile of version 2, while version 1 was coming into force"
     )
-    assert why_added(generations, "id", 0, 12, judged=judged, **how) == (
+    assert by.why_added("id", 0, 12) == (
         "judged by the profile of version 2, while version 1 was the batch layer's"
     )
-    assert why_added(generations, "id", 0, 22, judged=judged, **how) == NOT_SENT
+    assert by.why_added("id", 0, 22) == NOT_SENT
 
 
 def test_what_a_generation_judges():

@@ -8,11 +8,10 @@ from serving_layer.alerts.reasons import Evaluations, Place, Reach, Span, reach_
 from trilayer import Alert, Stream, View, count
 from trilayer_core.store.alerts import (
     AlertGeneration,
+    Evaluators,
     Profile,
     as_judged,
     profile_of,
-    why_added,
-    why_withdrawn,
 )
 from trilayer_core.store.files import StoredFile
 from trilayer_core.store.origins import Origin
@@ -50,23 +49,19 @@ JUDGED = [None, [], [JudgedFrom(2, {0: 7}), JudgedFrom(5, {0: 1})],
 def test_ranges_say_what_each_event_says(alert, judged, number):
     generations, starts = GENERATIONS[:number], {"a": {0: 1}}
     judging = Evaluations(alert, generations, judged, starts)
-    theirs = as_judged(generations, judged)
+    view = "by_card" if alert.profile else None
+    by_event = Evaluators(generations, as_judged(generations, judged), 1, view, starts)
     for origin_id, partition, version in itertools.product("abc", (0, 1), (-1, 1, 2, 4)):
         place, span = Place(origin_id, partition, version), Span(1, 14)
-        common = {
-            "last": 1, "view": "by_card" if alert.profile else None, "judged": theirs,
-            "start": starts.get(origin_id),
-        }  # fmt: skip
-        for state, why in (("added", why_added), ("withdrawn", why_withdrawn)):
-            more = {} if state == "added" else {"version": version if version >= 0 else None}
+        for state, why in (("added", by_event.why_added), ("withdrawn", by_event.why_withdrawn)):
+            more = () if state == "added" else (version if version >= 0 else None,)
             said = {
                 offset: reason.why
                 for reason in judging.reasons(state, {place: span})
                 for offset in range(reason.start, reason.end)
             }
             assert said == {
-                offset: why(generations, origin_id, partition, offset, **common, **more)
-                for offset in range(1, 15)
+                offset: why(origin_id, partition, offset, *more) for offset in range(1, 15)
             }
         for offset in range(15):
             by = profile_of(generations, origin_id, partition, offset)
