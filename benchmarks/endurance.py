@@ -366,12 +366,13 @@ def _open_tick(options: Options) -> Iterator[Figure]:
     with home() as at:
         store = Store(str(at / "store"))
         written = Written(store, VIEW, tick_ms=HOUR_MS)
+        generations = Generations(store, STREAM)
         with serving_layer.connect(written.catalog, Settings(home=at), store) as connection:
             most = 0
             for number in range(hour // EVERY_MS):
                 written.commit(table, 500, began + number * EVERY_MS)
                 if number % COMPACT_EVERY == 0:
-                    while compact(STREAM, [VIEW], written.generation.name, store, 24):
+                    while compact(generations, [VIEW], written.generation.name, 24):
                         pass
                 if number % (1000 // EVERY_MS) == 0:
                     _look_around_at_once(connection)

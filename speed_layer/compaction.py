@@ -55,10 +55,9 @@ def merge_partials(view: View, run: Sequence[Commit], path: str, store: Store) -
 
 
 def compact(
-    stream: Stream,
+    of_stream: Generations,
     views: Sequence[View],
     generation: str,
-    store: Store,
     at_least: int,
     *,
     recent_ms: int = RECENT_MS,
@@ -73,8 +72,7 @@ def compact(
     newest commit is never merged, because Spark may replay its micro-batch.
 
     Args:
-        store: The store.
-        stream: The stream.
+        of_stream: The generations of the stream.
         views: The views that the generation computes.
         generation: Its name.
         at_least: The number of commits of similar size that are merged.
@@ -89,12 +87,12 @@ def compact(
         CoverageError: The ranges of two commits to be merged are not contiguous. `_groups`
             separates such commits, so this would be a bug; nothing is written.
     """
-    of_stream = Generations(store, stream)
+    stream, store = of_stream.stream, of_stream.store
     commits = of_stream.commits(generation)
     if len(commits) <= at_least:
         return None
     run: list[Commit] = []
-    for group in _groups(stream, generation, commits, store, recent_ms, store.clock()):
+    for group in _groups(of_stream, generation, commits, recent_ms):
         run = run or _of_like_size(group, at_least)
     if not run:
         return None
@@ -166,12 +164,7 @@ def _level(commit: Commit, at_least: int) -> int:
 
 
 def _groups(
-    stream: Stream,
-    generation: str,
-    commits: Sequence[Commit],
-    store: Store,
-    recent_ms: int,
-    now: int,
+    of_stream: Generations, generation: str, commits: Sequence[Commit], recent_ms: int
 ) -> list[list[Commit]]:
     """Groups of neighbouring commits that may be merged with one another.
 
@@ -190,8 +183,8 @@ def _groups(
     *due, newest = commits
     open_ticks = {segment.tick for segment in newest.segments}
     first_open = next((i for i, c in enumerate(due) if _ticks(c) & open_ticks), len(due))
-    record = Generations(store, stream).read(generation)
-    cuts = _recorded_cuts(stream, record.origin_id, commits, store)
+    record, now = of_stream.read(generation), of_stream.store.clock()
+    cuts = _recorded_cuts(of_stream, record.origin_id, commits)
     # A T later than now comes from a clock that was ahead; earlier ones may still be chosen.
     newest_t = max((t_ms for t_ms, _ in cuts if t_ms <= now), default=0)
     groups: list[list[Commit]] = [[]]
@@ -219,7 +212,7 @@ def _groups(
 
 
 def _recorded_cuts(
-    stream: Stream, origin_id: str, commits: Sequence[Commit], store: Store
+    of_stream: Generations, origin_id: str, commits: Sequence[Commit]
 ) -> list[tuple[int, Cut]]:
     """The T and the cut of recorded runs and of the newest intervals.
 
@@ -234,6 +227,7 @@ def _recorded_cuts(
     back_to: Callable[[Interval], bool] = lambda interval: all(  # noqa: E731
         interval.end.get(partition, 0) <= offset for partition, offset in begin.items()
     )
+    stream, store = of_stream.stream, of_stream.store
     cuts = list(Master(store, stream).recorded_cuts(back_to=back_to, identity=origin_id).items())
     runs = Runs(store)
     for run in filter(None, map(runs.begun, runs.tokens())):

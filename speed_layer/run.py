@@ -24,6 +24,7 @@ from trilayer_core.project import Project
 from trilayer_core.runtime.kafka_source import lost_by_log
 from trilayer_core.runtime.session import driver_at_work, first_cause, session
 from trilayer_core.store import layout
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.segments import Fault
 from trilayer_core.store.tables import check_tables
 
@@ -206,7 +207,10 @@ class Compactor(threading.Thread):
             return
         try:
             while not self._stopping.is_set() and compact(
-                stream, self._views, generation.name, self._store, self._settings.compact_after
+                Generations(self._store, stream),
+                self._views,
+                generation.name,
+                self._settings.compact_after,
             ):
                 pass
         # A batch run may have deleted what was read, and a full disk may have space again.

@@ -121,13 +121,14 @@ def run(
         )
     p = project()
     with shown("Batch run", echo=logger.info) as report:
+        if wait:
+            operation.wait_for_all(p, report)
         outcome = operation.whole_run(
             p,
             until_ms=_ms(until),
             full=full,
             accept_loss=accept_loss,
             accept_clock=accept_clock,
-            wait=wait,
             report=report,
         )
     _print_outcome(p.store, outcome, as_json)

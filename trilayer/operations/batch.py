@@ -43,6 +43,22 @@ def layer(p: Project) -> BatchLayer:
     return BatchLayer(p)
 
 
+def wait_for_all(p: Project, report: Callable[[str], None]) -> None:
+    """Waits until a run may have a T that covers every event that is in the log now.
+
+    Args:
+        p: The project.
+        report: Called with the progress.
+
+    Raises:
+        HeldError: A person holds the version in force, so that a run would publish nothing.
+    """
+    PointerFile(p.store).check_not_held()
+    t_ms = t_of_all(p)
+    report(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
+    wait_until_settled(p, t_ms)
+
+
 def whole_run(
     p: Project,
     *,
@@ -50,7 +66,6 @@ def whole_run(
     full: bool,
     accept_loss: bool,
     accept_clock: bool,
-    wait: bool,
     report: Callable[[str], None],
 ) -> Outcome:
     """Performs a run from cut to delivery.
@@ -61,15 +76,9 @@ def whole_run(
         full: As for `BatchLayer.run`.
         accept_loss: As for `BatchLayer.run`.
         accept_clock: As for `BatchLayer.run`.
-        wait: Whether to wait first for a T that covers every event that is in the log now.
         report: Called with the progress.
     """
     before = Publications(p.store).in_force()
-    if wait:
-        PointerFile(p.store).check_not_held()
-        t_ms = t_of_all(p)
-        report(f"waiting for T={format_time(t_ms)}, which covers every event that is there now")
-        wait_until_settled(p, t_ms)
     published = layer(p).run(
         until_ms=until_ms,
         full=full,

@@ -20,39 +20,40 @@ class Generations:
         stream: The stream.
 
     Attributes:
+        store: The store.
         stream: The stream.
     """
 
     def __init__(self, store: Store, stream: Stream) -> None:
-        self._store, self.stream = store, stream
+        self.store, self.stream = store, stream
 
     def all(self) -> list[Generation]:
         """All generations, oldest first."""
 
         def listing() -> list[str]:
-            names = self._store.names(layout.generations(self.stream))
+            names = self.store.names(layout.generations(self.stream))
             paths = [self._record(name) for name in names if name[:6].isdigit()]
-            return [path for path in paths if self._store.exists(path)]
+            return [path for path in paths if self.store.exists(path)]
 
         # Reading is repeated if a batch run has just deleted one.
-        return read_listed(listing, lambda path: self._store.read_document(path, Generation))
+        return read_listed(listing, lambda path: self.store.read_document(path, Generation))
 
     def read(self, generation: str) -> Generation:
         """The generation with this name. Raises IntegrityError if it is missing or altered."""
-        return self._store.read_document(self._record(generation), Generation)
+        return self.store.read_document(self._record(generation), Generation)
 
     def begin(self, generation: Generation) -> None:
         """Records a generation, which exists from then on."""
-        self._store.create_document(self._record(generation.name), generation)
+        self.store.create_document(self._record(generation.name), generation)
 
     def delete(self, generation: str) -> None:
         """Deletes a generation, beginning with its record, without which it does not exist."""
-        self._store.delete(self._record(generation))
-        self._store.delete(layout.generation(self.stream, generation))
+        self.store.delete(self._record(generation))
+        self.store.delete(layout.generation(self.stream, generation))
 
     def spans(self, generation: str) -> list[tuple[int, int]]:
         """The (first, last) of the widest commits, in order, without those inside a wider one."""
-        names = self._store.names(layout.commits(self.stream, generation))
+        names = self.store.names(layout.commits(self.stream, generation))
         spans = sorted((first, -last) for first, last in layout.spans(names))
         widest: list[tuple[int, int]] = []
         for first, negative_last in spans:
@@ -71,11 +72,11 @@ class Generations:
 
     def commit(self, generation: str, first: int, last: int) -> Commit:
         """Reads a commit. Raises IntegrityError if it is missing or altered."""
-        return self._store.read_document(self._commit(generation, first, last), Commit)
+        return self.store.read_document(self._commit(generation, first, last), Commit)
 
     def has_commit(self, generation: str, first: int, last: int) -> bool:
         """Whether this commit exists, rather than a wider one."""
-        return self._store.exists(self._commit(generation, first, last))
+        return self.store.exists(self._commit(generation, first, last))
 
     def write_commit(self, generation: str, commit: Commit, *, durable: bool = True) -> None:
         """Writes a commit, which makes its segments count.
@@ -83,13 +84,13 @@ class Generations:
         Does nothing if it exists already.
         """
         path = self._commit(generation, commit.first, commit.last)
-        self._store.create_document(path, commit, durable=durable)
+        self.store.create_document(path, commit, durable=durable)
 
     def delete_commit(self, generation: str, commit: Commit) -> None:
         """Deletes a commit, and then its files."""
-        self._store.delete(self._commit(generation, commit.first, commit.last))
+        self.store.delete(self._commit(generation, commit.first, commit.last))
         for file in commit.stored:
-            self._store.delete(file.path)
+            self.store.delete(file.path)
 
     def compaction_fault(self) -> Fault | None:
         """The reason why the commits of the newest generation can't be compacted.
@@ -100,7 +101,7 @@ class Generations:
         if not generations:
             return None
         path = layout.compaction_fault(self.stream, generations[-1].name)
-        return self._store.find_document(path, Fault)
+        return self.store.find_document(path, Fault)
 
     def _record(self, generation: str) -> str:
         return layout.generation_record(self.stream, generation)

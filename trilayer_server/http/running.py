@@ -83,6 +83,10 @@ class RunningQueries:
         self._running: dict[str, Running] = {}
         self._numbers = itertools.count(1)
 
+    def seconds(self, wanted: float | None) -> float:
+        """How long a query may take whose client wants so many seconds, or does not say."""
+        return min(wanted or self._limits.answer_s, self._limits.most_answer_s)
+
     @contextmanager
     def running(self, id_: str | None, layer: str, client: Requester) -> Iterator[Running]:
         """Lists a query while it runs, or waits for a place among those of all clients.

@@ -19,13 +19,11 @@ from typing import Any
 
 from serving_layer.snapshot import Layer
 from trilayer_core.errors import did_you_mean
-from trilayer_server.engine.pool import Pool
 from trilayer_server.engine.query import Query
 from trilayer_server.engine.slots import Slots
 from trilayer_server.engine.worker_process import chunks_of
 from trilayer_server.http.columns import columns_json
 from trilayer_server.http.faults import INTERNAL, INVALID, TOO_MUCH
-from trilayer_server.http.limits import Limits
 from trilayer_server.http.subscriber import Event, Reason, Subscriber
 from trilayer_server.http.watch import Watch, state_of
 from trilayer_server.metrics import Metrics
@@ -86,17 +84,15 @@ class Shared:
         self,
         followed: Followed,
         who: str,
-        engine: Pool,
         watch: Watch,
         slots: Slots,
-        limits: Limits,
         metrics: Metrics,
     ) -> None:
         self.followed, self._who = followed, who
         self._key: Sequence[str] | None = followed.key
         self.subscribers: set[Subscriber] = set()
-        self._engine, self._watch, self._slots = engine, watch, slots
-        self._limits, self._metrics = limits, metrics
+        self._engine, self._limits = watch.engine, watch.limits
+        self._watch, self._slots, self._metrics = watch, slots, metrics
         self._answer: _Answer | None = None
         self._snapshots: dict[Reason, Event] = {}
         self._changes: deque[tuple[str, Event | None]] = deque(maxlen=CHANGES)

@@ -107,7 +107,7 @@ def add(
                 " can't be told from a complete one",
                 "Configure the proxy, if there is one, to use HTTP/1.1",
             )
-        return _Answering(engine, queries, limits, metrics, asked, format_, requester_of(request))
+        return _Answering(engine, queries, metrics, asked, format_, requester_of(request))
 
     @app.get("/v1/sql", tags=["queries"])
     async def running(request: Request) -> dict[str, Any]:
@@ -207,20 +207,19 @@ class _Answering(Response):
         self,
         engine: Pool,
         queries: RunningQueries,
-        limits: Limits,
         metrics: Metrics,
         asked: Asked,
         format_: Format,
         client: Requester,
     ) -> None:
         super().__init__()
-        self._engine, self._queries, self._limits = engine, queries, limits
-        self._metrics, self._asked, self._format, self._client = metrics, asked, format_, client
+        self._engine, self._queries, self._metrics = engine, queries, metrics
+        self._asked, self._format, self._client = asked, format_, client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers as ASGI says."""
         asked, query, begun = self._asked, self._query(), False
-        seconds = min(asked.timeout_s or self._limits.answer_s, self._limits.most_answer_s)
+        seconds = self._queries.seconds(asked.timeout_s)
         try:
             with (
                 self._queries.running(asked.id, asked.layer, self._client) as running,

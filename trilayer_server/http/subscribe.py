@@ -44,7 +44,7 @@ class Subscriptions:
     """All queries that are followed, and who follows them."""
 
     def __init__(self, engine: Pool, limits: Limits, metrics: Metrics) -> None:
-        self._engine, self._limits, self._metrics = engine, limits, metrics
+        self._limits, self._metrics = limits, metrics
         self._watch, self._slots = Watch(engine, limits), Slots(AT_ONCE)
         self._shared: dict[Followed, Shared] = {}
         self._drops: dict[Followed, asyncio.TimerHandle] = {}
@@ -83,13 +83,7 @@ class Subscriptions:
         if shared is None:
             self._make_room()
             shared = self._shared[followed] = Shared(
-                followed,
-                client.who,
-                self._engine,
-                self._watch,
-                self._slots,
-                self._limits,
-                self._metrics,
+                followed, client.who, self._watch, self._slots, self._metrics
             )
         if (drop := self._drops.pop(followed, None)) is not None:
             drop.cancel()

@@ -30,10 +30,15 @@ async def state_of(engine: Pool, limits: Limits) -> int:
 
 
 class Watch:
-    """Checks the engine's state once for all who wait for the next."""
+    """Checks the engine's state once for all who wait for the next.
+
+    Attributes:
+        engine: The engine.
+        limits: The limits of answers by HTTP.
+    """
 
     def __init__(self, engine: Pool, limits: Limits) -> None:
-        self._engine, self._limits = engine, limits
+        self.engine, self.limits = engine, limits
         self._waiting: dict[asyncio.Future[int], int] = {}
         self._polling: asyncio.Task[None] | None = None
 
@@ -59,13 +64,13 @@ class Watch:
             while idle < 2:
                 await asyncio.sleep(GAP_S)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._limits.poll_s):
-                        await self._engine.news()
+                    async with asyncio.timeout(self.limits.poll_s):
+                        await self.engine.news()
                 idle = 0 if self._waiting else idle + 1
                 if not self._waiting:
                     continue
                 try:
-                    state = await state_of(self._engine, self._limits)
+                    state = await state_of(self.engine, self.limits)
                 except SqlError as error:
                     self._fail(error)
                     continue

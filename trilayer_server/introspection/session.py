@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from serving_layer.snapshot import Layer
+
 VERSION = "15.0"
 """The version of PostgreSQL as which the server presents itself."""
 
@@ -29,7 +31,7 @@ class SessionInfo:
 
     database: str = "trilayer"
     user: str = "trilayer"
-    layer: str = "merged"
+    layer: Layer = "merged"
     application_name: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     pid: int = 1

@@ -158,16 +158,16 @@ class Server:
             SqlError: There is no such layer or database.
         """
         layer, version = _chosen(startup)
-        pid, secret = next(self._pids), secrets.token_bytes(KEY_BYTES)
+        secret = secrets.token_bytes(KEY_BYTES)
         client = Client(self._pool, who, version)
         info = introspection.SessionInfo(
             startup.options.get("database", DATABASE),
             startup.options.get("user", ""),
             layer,
             startup.options.get("application_name", ""),
-            pid=pid,
+            pid=next(self._pids),
         )
-        return Session(Connection(reader, writer), client, layer, info, self._metrics, pid, secret)
+        return Session(Connection(reader, writer), client, info, self._metrics, secret)
 
     def _admit(self, client: str, spare: int = 0, spare_each: int = 0) -> None:
         """Raises SqlError if there are too many clients."""

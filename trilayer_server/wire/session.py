@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from serving_layer.snapshot import Layer
 from trilayer_server import introspection
 from trilayer_server.encoding.values import BINARY, TEXT, type_of
 from trilayer_server.engine import requests
@@ -51,10 +50,8 @@ class Session:
         self,
         connection: Connection,
         client: Client,
-        layer: Layer,
         info: introspection.SessionInfo,
         metrics: Metrics,
-        pid: int,
         secret: bytes,
     ) -> None:
         """Prepares it; `run` answers.
@@ -62,16 +59,14 @@ class Session:
         Args:
             connection: What the client sends, and where the answers go.
             client: Its worker.
-            layer: The layer in which names without a schema are looked up.
             info: What statements about the session return.
             metrics: What is measured.
-            pid: What identifies the connection.
             secret: What a client needs in order to cancel its query.
         """
-        self.pid, self._secret = pid, secret
+        self.pid, self._secret = info.pid, secret
         self._connection, self._client = connection, client
         self._send, self._drain = connection.send, connection.drain
-        self._settings = Settings(layer, info)
+        self._settings = Settings(info)
         self._prepared = Prepared()
         self._answering = Answering(client, metrics, connection)
         self._cursors = OpenCursors(client, self._prepared, self._answering)
@@ -430,7 +425,7 @@ class Session:
     ) -> Query:
         return Query(
             sql,
-            self._settings.layer,
+            self._settings.info.layer,
             self._client.version,
             output,
             parameters,

@@ -39,15 +39,15 @@ class Settings:
     """The settings of one client.
 
     Attributes:
-        layer: The layer in which names without a schema are looked up.
-        info: What statements about the session return.
+        info: What statements about the session return, and the layer in which names without a
+            schema are looked up.
         timeout_s: The limit on the time of an answer, in seconds; None for none.
     """
 
-    def __init__(self, layer: Layer, info: SessionInfo) -> None:
+    def __init__(self, info: SessionInfo) -> None:
         """Begins with what the client has sent when it connected."""
-        self.layer = self._first_layer = layer
         self.info = info
+        self._first_layer = info.layer
         self.timeout_s: float | None = None
 
     def choose(self, chosen: Setting) -> None:
@@ -57,14 +57,13 @@ class Settings:
             SqlError: The value is none, or there are too many.
         """
         if chosen.name == "all":  # of RESET
-            self.layer, self.timeout_s = self._first_layer, None
-            self.info = replace(self.info, layer=self.layer, settings={})
+            self.timeout_s = None
+            self.info = replace(self.info, layer=self._first_layer, settings={})
             return
         others = {k: v for k, v in self.info.settings.items() if k != chosen.name}
         if chosen.name == "search_path":
             named = layer_in(chosen.value)
-            self.layer = named or self._first_layer
-            self.info = replace(self.info, layer=self.layer, settings=others)
+            self.info = replace(self.info, layer=named or self._first_layer, settings=others)
             if named or not chosen.value:
                 return
         longest = max(len(chosen.name), len(chosen.value))

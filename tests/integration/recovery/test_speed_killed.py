@@ -67,10 +67,10 @@ def test_i5_segments_and_compaction_killed(project, pipeline, armed):
     for _ in range(4):
         project.produce(5)
         pipeline.catch_up()
-    stream, views = pipeline.stream, pipeline.catalog.views
+    of_stream = Generations(project.store, pipeline.stream)
 
     def compacted():
-        return compact(stream, views, pipeline.generation, project.store, 3, recent_ms=0)
+        return compact(of_stream, pipeline.catalog.views, pipeline.generation, 3, recent_ms=0)
 
     for failpoint in (
         "compaction.before-write",
@@ -83,10 +83,10 @@ def test_i5_segments_and_compaction_killed(project, pipeline, armed):
         project.check_answers()
     while compacted():
         project.check_answers()
-    (generation,) = Generations(project.store, stream).all()
-    assert any(
-        last > first for first, last in Generations(project.store, stream).spans(generation.name)
-    ), "nothing was compacted"
+    (generation,) = of_stream.all()
+    assert any(last > first for first, last in of_stream.spans(generation.name)), (
+        "nothing was compacted"
+    )
     wait_for_settled_tick(project)
     project.run("batch", "run")
     project.check_answers()

@@ -206,7 +206,7 @@ def test_others_go_on_between_the_messages_of_one_client(tmp_path, monkeypatch, 
             reader, writer = await asyncio.open_connection(sock=ours)
             client = Client(Pool(project), "rude", None)
             connected = connection.Connection(reader, writer)
-            one = session.Session(connected, client, "merged", SessionInfo(), Metrics(), 1, b"1234")
+            one = session.Session(connected, client, SessionInfo(), Metrics(), b"1234")
             other = asyncio.create_task(others())
             await one.run(Startup(PROTOCOL, 0, {}))
             other.cancel()

@@ -389,7 +389,9 @@ def test_compaction_keeps_the_longest_wait(made, copy):
     with made.connect(copy) as connection:
         before = connection.segments("sales").dicts()
     generation = before[0]["generation"]
-    wide = compact(stream, catalog_on(made.topic).views_of(stream), generation, copy, 2)
+    wide = compact(
+        Generations(copy, stream), catalog_on(made.topic).views_of(stream), generation, 2
+    )
     assert wide
     with made.connect(copy) as connection:
         after = connection.segments("sales").dicts()

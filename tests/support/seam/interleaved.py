@@ -1195,12 +1195,11 @@ def _compaction(world: World, rng: random.Random) -> Task:
 
     def compact() -> None:
         assert running.generation
-        views = process.catalog.views_of(process.catalog.streams[0])
+        stream = process.catalog.streams[0]
         compaction.compact(
-            process.catalog.streams[0],
-            views,
+            Generations(process.store, stream),
+            process.catalog.views_of(stream),
             running.generation.name,
-            process.store,
             at_least=2,
             recent_ms=0,
             merge=merged,

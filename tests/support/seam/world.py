@@ -399,10 +399,9 @@ class World:
     def compact(self) -> None:
         if self.speed is not None:
             compact(
-                STREAM,
+                Generations(self.store, STREAM),
                 CATALOG.views,
                 self.speed.generation.name,
-                self.store,
                 at_least=2,
                 recent_ms=0,
                 merge=merge_partials,

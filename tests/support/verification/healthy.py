@@ -23,6 +23,7 @@ from trilayer.operations.verification.run import verification
 from trilayer_core.project import Project
 from trilayer_core.runtime.settings import Settings
 from trilayer_core.store.files import Store
+from trilayer_core.store.generations import Generations
 
 PARTITIONS = 3
 BROKEN: list[bytes | None] = [
@@ -128,7 +129,8 @@ def build(bootstrap: str, topic: str, store: Store, spark: SparkSession) -> Heal
                 pipeline.produce(_arriving(rng, 12))
                 pipeline.catch_up()
             pipeline.wait_for_tick()
-        compact(pipeline.stream, made.catalog.views, pipeline.generation, store, 2)
+        of_stream = Generations(store, pipeline.stream)
+        compact(of_stream, made.catalog.views, pipeline.generation, 2)
         for _ in range(2):
             pipeline.stop_speed()  # or a micro-batch may come with a part of them
             pipeline.produce(_arriving(rng, 12))

@@ -43,10 +43,9 @@ def micro_batch(world, after_ms=0, stamped=0):
 
 def compacted(world, at_least=8, recent_ms=0, merge=merge_partials):
     while compact(
-        STREAM,
+        Generations(world.store, STREAM),
         CATALOG.views,
         generation(world),
-        world.store,
         at_least,
         recent_ms=recent_ms,
         merge=merge,

@@ -107,9 +107,10 @@ def test_ranges_that_do_not_follow_each_other_are_not_joined(world):
             batch, batch, [segment], {"by_key": file, "by_parity": file}, None, world.now
         )
         world.store.create_document(layout.commit(STREAM, generation, batch, batch), commit)
-    while compact(STREAM, CATALOG.views, generation, world.store, at_least=2, merge=merge_partials):
+    generations = Generations(world.store, STREAM)
+    while compact(generations, CATALOG.views, generation, at_least=2, merge=merge_partials):
         pass
-    assert Generations(world.store, STREAM).spans(generation) == [(0, 0), (1, 2), (3, 3)]
+    assert generations.spans(generation) == [(0, 0), (1, 2), (3, 3)]
 
 
 # -- intake ----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tests.support.published import CATALOG, SETTINGS, STREAM, begin, run_once
 from trilayer_core.errors import IntegrityError, StoreError
 from trilayer_core.project import Project
 from trilayer_core.store import layout
+from trilayer_core.store.generations import Generations
 from trilayer_core.store.publications import Publications
 from trilayer_core.store.segments import Commit, Generation, Segment
 
@@ -163,12 +164,12 @@ def test_compaction_that_finds_the_disk_full_leaves_nothing_however_often_it_tri
     for number in range(3, 6):
         before = everything(store)
         with pytest.raises(StoreError, match="No space left"):
-            compaction.compact(STREAM, [view], generation.name, store, 2)
+            compaction.compact(Generations(store, STREAM), [view], generation.name, 2)
         assert everything(store) == before
         failing.clear()
         micro_batch(number)
         failing.append(errno.ENOSPC)
     failing.clear()
-    wide = compaction.compact(STREAM, [view], generation.name, store, 2)
+    wide = compaction.compact(Generations(store, STREAM), [view], generation.name, 2)
     assert wide
     assert wide.first < wide.last
