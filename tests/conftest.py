@@ -61,7 +61,7 @@ at the end.
 
 def pytest_configure():
     """Compiles what processes import, if the shell has Python keep nothing that it compiles: else
-    each of the hundreds of processes that tests start would take two seconds for it.
+    each of the hundreds of processes that tests start would take up to 0.3 s for it.
     """
     if sys.dont_write_bytecode and WORKER == "alone":
         for folder in (*PACKAGES, "examples", "benchmarks", "qa", "tests/support"):
