@@ -36,14 +36,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
-QUICK = f"-XX:+UseSerialGC {QUICK_JVM}"
-
 SPARK_CONF = INTERPRETED | {
     # An application takes every core there is unless told otherwise: this leaves one for the batch
     # beside the speed layer.
     "spark.cores.max": "1",
     "spark.executor.memory": "512m",
-    "spark.driver.extraJavaOptions": QUICK,
+    "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -51,7 +49,7 @@ SPARK_CONF = INTERPRETED | {
 
 def with_archive() -> str:
     """The options of a JVM that is no driver: those get the archive of Spark's classes anyway."""
-    return f"{QUICK} {class_archive.java_option(Settings(jars=JARS))}"
+    return f"{QUICK_JVM} {class_archive.java_option(Settings(jars=JARS))}"
 
 
 class Machines:
