@@ -72,7 +72,7 @@ def evaluate(
             memories[group.name] = _memory(group, history, remembered, of_alerts)
         logger.info(
             "judged %s of %s",
-            ", ".join(f"{name} ({one.kind})" for name, one in judged.items()),
+            ", ".join(f"{name} ({alert.kind})" for name, alert in judged.items()),
             stream.name,
         )
     return alerts, memories
@@ -188,7 +188,9 @@ class _Plan:
         """As in `PublishedAlert`."""
         if self.generations is None:
             return None
-        return [JudgedFrom(one.number, one.alert_from) for one in self.generations]
+        return [
+            JudgedFrom(generation.number, generation.alert_from) for generation in self.generations
+        ]
 
 
 def _judged(
@@ -317,19 +319,19 @@ def judging_generations(
     """
     before = alert.judged or ()
     # A generation that is older than one of these, and not among them, evaluates no event any more.
-    newest = max((one.generation for one in before), default=0)
+    newest = max((judged.generation for judged in before), default=0)
     later = [
-        replace(one, alert_from=_later(one.alert_from, published.cut))
-        if one.origin_id == published.origin_id
-        else one
-        for one in recorded
-        if one.number > newest
+        replace(generation, alert_from=_later(generation.alert_from, published.cut))
+        if generation.origin_id == published.origin_id
+        else generation
+        for generation in recorded
+        if generation.number > newest
     ]
     return [*as_judged(recorded, before), *later]
 
 
-def _later(one: Cut, other: Cut) -> dict[int, int]:
-    return {p: max(one.get(p, 0), other.get(p, 0)) for p in sorted({*one, *other})}
+def _later(cut: Cut, other: Cut) -> dict[int, int]:
+    return {p: max(cut.get(p, 0), other.get(p, 0)) for p in sorted({*cut, *other})}
 
 
 def kept_generations(
@@ -348,16 +350,16 @@ def kept_generations(
         store: The store.
     """
     kept: list[AlertGeneration] = []
-    for one in reversed(generations):
-        profile = one.profiles.get(view)
+    for generation in reversed(generations):
+        profile = generation.profiles.get(view)
         if kept and profile is not None and not store.exists(profile.file.path):
             if cut_of is None:
-                needed = kept[0].number == one.number + 1
+                needed = kept[0].number == generation.number + 1
             else:
-                needed = judges_above(one, kept, cut_of.origin(one.origin_id))
+                needed = judges_above(generation, kept, cut_of.origin(generation.origin_id))
             if not needed:
                 break
-        kept.insert(0, one)
+        kept.insert(0, generation)
     return kept
 
 

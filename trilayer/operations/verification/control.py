@@ -203,37 +203,44 @@ def _alert_faults(
     by_name: dict[str, AlertGeneration] = {}
     next_number = Publications(store).next_number()
     generations = alert_generations(store, group.name, by_name)
-    for name, one in by_name.items():
+    for name, generation in by_name.items():
         path = f"{layout.alert_generations(group.name)}/{name}"
-        yield from _unlike(path, "path", layout.alert_generation(group.name, one.number), path)
-        if (one.fingerprint == group.fingerprint) != (dict(one.alerts) == alerts):
+        yield from _unlike(
+            path, "path", layout.alert_generation(group.name, generation.number), path
+        )
+        if (generation.fingerprint == group.fingerprint) != (dict(generation.alerts) == alerts):
             yield f"{path}: its fingerprint is not that of its alerts"
-        if one.origin_id not in origins:
-            yield f"{path}: the stream has never had its origin, {one.origin_id}"
-        if _below(one.alert_from, one.read_from):
-            yield f"{path}: it judges from {dict(one.alert_from)}, before it reads: {one.read_from}"
-        if one.version is not None and not 0 < one.version < next_number:
-            yield f"{path}: version {one.version} was never written"
-        yield from _alert_version_faults(path, group, one, versions)
+        if generation.origin_id not in origins:
+            yield f"{path}: the stream has never had its origin, {generation.origin_id}"
+        if _below(generation.alert_from, generation.read_from):
+            yield (
+                f"{path}: it judges from {dict(generation.alert_from)}, before it reads:"
+                f" {generation.read_from}"
+            )
+        if generation.version is not None and not 0 < generation.version < next_number:
+            yield f"{path}: version {generation.version} was never written"
+        yield from _alert_version_faults(path, group, generation, versions)
     for file in generations[-1].files if generations else ():
         store.check(file)
 
 
 def _alert_version_faults(
-    path: str, group: AlertGroup, one: AlertGeneration, versions: Mapping[int, Publication]
+    path: str, group: AlertGroup, generation: AlertGeneration, versions: Mapping[int, Publication]
 ) -> Iterator[str]:
     """What a generation says of publications otherwise than these do."""
     stream = group.stream.name
-    of = versions.get(one.version or 0)
+    of = versions.get(generation.version or 0)
     if of is not None and stream in of.streams:
         cut = of.streams[stream].cut
-        expected = {partition: cut[partition] for partition in one.alert_from if partition in cut}
-        start = {partition: o for partition, o in one.read_from.items() if partition in cut}
+        expected = {
+            partition: cut[partition] for partition in generation.alert_from if partition in cut
+        }
+        start = {partition: o for partition, o in generation.read_from.items() if partition in cut}
         yield from _unlike(path, "start", start, expected)
         memory = (of.memories or {}).get(group.name)
-        yield from _unlike(path, "memory", [*one.memory], [*memory.files] if memory else [])
+        yield from _unlike(path, "memory", [*generation.memory], [*memory.files] if memory else [])
     of_views = {view.name: view.stream.name for view in group.profiles}
-    for view, profile in one.profiles.items():
+    for view, profile in generation.profiles.items():
         version = versions.get(profile.version)
         at = version.streams.get(of_views.get(view, "")) if version else None
         if at is not None:
