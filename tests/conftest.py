@@ -49,10 +49,11 @@ BROKER = "broker"
 """The folder of the broker, in that of the test run."""
 
 FIRST = (
-    "test_real_scheduler", "test_stack_killed", "test_processes_killed", "test_batch_alerts",
-    "test_faults", "test_damages", "test_alerts_killed", "test_standalone_spark", "test_packaging",
-    "test_sql_clients", "test_notebooks", "test_console", "test_embedded_kafka",
-    "test_parity", "test_laws", "test_events_that_go_wrong", "test_changelog",
+    "test_real_scheduler", "test_stack_killed", "test_batch_alerts", "test_faults", "test_damages",
+    "test_alerts_killed", "test_packaging", "test_sql_clients", "test_notebooks", "test_console",
+    "test_embedded_kafka",
+    "test_processes_killed", "test_parity", "test_standalone_spark", "test_airflow", "test_laws",
+    "test_events_that_go_wrong", "test_changelog",
 )  # fmt: skip
 """Files that take minutes: begun first, they wait while the others work, and none is at work alone
 at the end.
@@ -91,8 +92,8 @@ def no_settings_from_outside(monkeypatch):
 
 @pytest.fixture(scope="session")
 def shared_classes() -> None:
-    """What `trilayer up` has made on its first start: Spark starts quicker for it, in tests/system
-    a hundred times. The three sessions of `make test` would save less than it costs.
+    """What `trilayer up` has made on its first start: processes that tests start have it, too. The
+    three sessions of the tests themselves would save less than it costs.
     """
     class_archive.share(Settings(jars=JARS), echo=lambda _: None)
 

@@ -15,8 +15,8 @@ HELD_BY = [
     "integration/recovery/test_speed_killed.py::test_i5_reader_killed_while_it_loads",
     "integration/commands/test_replay_interrupted.py::"
     "test_killed_anywhere_and_run_again_each_is_sent_once",
-    "system/recovery/test_processes_killed.py::test_i5_batch_and_reader_killed_and_run_again",
-    "system/recovery/test_processes_killed.py::test_i5_speed_layer_and_changelogs_killed_and_started_again",
+    "integration/processes/test_processes_killed.py::test_i5_batch_and_reader_killed_and_run_again",
+    "integration/processes/test_processes_killed.py::test_i5_speed_layer_and_changelogs_killed_and_started_again",
     "system/recovery/test_stack_killed.py::test_without_up_its_processes_end",
 ]
 
