@@ -25,7 +25,6 @@ from trilayer_core.store.alerts import (
     UNEXPLAINED,
     AlertGenerations,
     Evaluators,
-    as_judged,
     sent_alerts,
 )
 from trilayer_core.store.files import Store, StoredFile
@@ -62,14 +61,8 @@ def reconcile_alerts(
             generations = AlertGenerations(store, group)
             for alert in group.alerts:
                 recorded = generations.of(alert.name, alert.fingerprint)
-                evaluators = Evaluators(
-                    recorded,
-                    as_judged(recorded, recomputed.alerts[alert.name].judged),
-                    alert.last,
-                    alert.profile.name if alert.profile else None,
-                    starts,
-                )
-                reasons = _Reasons(alert, evaluators)
+                judged = recomputed.alerts[alert.name].judged
+                reasons = _Reasons(alert, Evaluators.of(alert, recorded, judged, starts))
                 try:
                     with open_duckdb(project.settings.serving.memory_mb) as duck:
                         compared = _compare(duck, reasons, recomputed, history, store)

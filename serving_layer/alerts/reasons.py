@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from trilayer_core.definitions.alerts import Alert
 from trilayer_core.seam import Cut
-from trilayer_core.store.alerts import AlertGeneration, Evaluators, as_judged
+from trilayer_core.store.alerts import AlertGeneration, Evaluators
 from trilayer_core.store.origins import Origin
 from trilayer_core.store.publication import Publication
 from trilayer_core.store.runs import JudgedFrom
@@ -111,13 +111,7 @@ class Evaluations:
             judged: What the publication says of the batch layer; see `as_judged`.
             starts: The offsets at which each origin begins, by its identity.
         """
-        self._all = Evaluators(
-            generations,
-            as_judged(generations, judged),
-            alert.last,
-            alert.profile.name if alert.profile else None,
-            starts or {},
-        )
+        self._all = Evaluators.of(alert, generations, judged, starts or {})
         self._pieces: dict[tuple[str, int], _Pieces] = {}
 
     def version(self, place: Place, offset: int) -> int:

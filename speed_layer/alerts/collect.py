@@ -275,8 +275,10 @@ def without_repeats(rows: pa.Table) -> pa.Table:
 
 
 def _table(alerts: Sequence[tuple[AlertRecord, SentAlert]]) -> pa.Table:
-    rows = [
-        {**vars(alert), "topic_id": alert.origin_id, "seen_at": record.at_ms * 1000}
-        for record, alert in alerts
-    ]
-    return pa.Table.from_pylist(rows, SENT_SCHEMA)
+    columns = {
+        name: [getattr(alert, {"topic_id": "origin_id"}.get(name, name)) for _, alert in alerts]
+        for name in SENT_SCHEMA.names
+        if name != "seen_at"
+    }
+    columns["seen_at"] = [record.at_ms * 1000 for record, _ in alerts]
+    return pa.table(columns, SENT_SCHEMA)

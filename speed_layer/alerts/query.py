@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from speed_layer.alerts.succession import AlertSuccession, Progress
 from trilayer_core.compute.alerts import (
+    ORIGIN_ID,
     alerts_of,
     remembered_sql,
     streamed_sql,
@@ -303,7 +304,7 @@ class AlertQuery:
         """The newest events of each key below the generation's cut."""
         self._store.check_all(generation.memory)
         paths = [self._store.uri(file.path) for file in generation.memory]
-        of_origin = f"_topic_id = {literal(generation.origin_id)}"
+        of_origin = f"{ORIGIN_ID} = {literal(generation.origin_id)}"
         rows = self._spark.read.parquet(*paths).where(of_origin)
         return select_from(rows, lambda name: remembered_sql(self.group, name))
 

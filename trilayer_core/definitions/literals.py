@@ -63,7 +63,7 @@ def fits_interval(number: str, unit: str) -> bool | None:
     if size is None or not re.fullmatch(r"-?\d+", number, re.ASCII):
         return None
     limit = 2**63 if unit in _MICROSECONDS else 2**31
-    return len(number) < 20 and abs(int(number)) * size < limit
+    return len(number.lstrip("-0")) < 20 and abs(int(number)) * size < limit
 
 
 def is_zone(name: str) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from trilayer_core.definitions.alerts import AlertGroup
+from trilayer_core.definitions.alerts import Alert, AlertGroup
 from trilayer_core.errors import ConflictError, IntegrityError
 from trilayer_core.runtime.retries import read_listed
 from trilayer_core.seam import Cut
@@ -297,6 +297,18 @@ class Evaluators:
     view: str | None = None
     starts: Mapping[str, Cut] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls,
+        alert: Alert,
+        generations: Sequence[AlertGeneration],
+        judged: Sequence[JudgedFrom] | None,
+        starts: Mapping[str, Cut],
+    ) -> Evaluators:
+        """Those of an alert, of which `judged` is what the batch layer has recorded."""
+        view = alert.profile.name if alert.profile else None
+        return cls(generations, as_judged(generations, judged), alert.last, view, starts)
+
     def why_withdrawn(
         self, origin_id: str, partition: int, offset: int, version: int | None = None
     ) -> str:
@@ -308,35 +320,23 @@ class Evaluators:
             offset: The event's offset.
             version: The `profile_version` in the alert that was sent.
         """
-        why = self._not_watched(origin_id, partition, offset)
-        if why is None and self.view is not None:
-            theirs = self._batch_version(origin_id, partition, offset, self.view)
-            if theirs != version:
-                why = (
-                    f"judged by the profile of {_described(version)}, while {_described(theirs)}"
-                    " was coming into force"
-                )
-        return why or UNEXPLAINED
+        place = (origin_id, partition, offset)
+        return self._why(*place, version, "coming into force") or UNEXPLAINED
 
     def why_added(self, origin_id: str, partition: int, offset: int) -> str:
         """Why an alert of the batch's set was not sent. The arguments are as above."""
-        why = self._not_watched(origin_id, partition, offset)
-        if why is None and self.view is not None:
-            sent = _version_of(self.generations, origin_id, partition, offset, self.view)
-            theirs = self._batch_version(origin_id, partition, offset, self.view)
-            if sent != theirs:
-                why = (
-                    f"judged by the profile of {_described(sent)}, while {_described(theirs)} was"
-                    " the batch layer's"
-                )
-        return why or NOT_SENT
+        place = (origin_id, partition, offset)
+        sent = self._version(self.generations, *place)
+        return self._why(*place, sent, "the batch layer's") or NOT_SENT
 
-    def _batch_version(self, origin_id: str, partition: int, offset: int, view: str) -> int | None:
-        """The version of the profile by which the batch layer evaluates an event."""
-        return _version_of(self.judged or self.generations, origin_id, partition, offset, view)
+    def _why(
+        self, origin_id: str, partition: int, offset: int, sent: int | None, was: str
+    ) -> str | None:
+        """Why the layers evaluated an event differently; None if they did not.
 
-    def _not_watched(self, origin_id: str, partition: int, offset: int) -> str | None:
-        """Why the speed layer did not know all that the batch layer knows; None if it did."""
+        Either the speed layer did not know all that the batch layer knows, or it had the profile of
+        the version `sent`, and the batch layer that of another one, of which `was` says more.
+        """
         by = profile_of(self.generations, origin_id, partition, offset)
         if by is None:
             return "came before the alert was watched"
@@ -346,16 +346,18 @@ class Evaluators:
                 "the generation that judged it began without a publication, and knew only the"
                 " events since then"
             )
-        return None
+        theirs = self._version(self.judged or self.generations, origin_id, partition, offset)
+        if self.view is None or sent == theirs:
+            return None
+        return f"judged by the profile of {_described(sent)}, while {_described(theirs)} was {was}"
 
-
-def _version_of(
-    generations: Sequence[AlertGeneration], origin_id: str, partition: int, offset: int, view: str
-) -> int | None:
-    """The version of the profile by which an event is evaluated; None without a profile."""
-    by = profile_of(generations, origin_id, partition, offset)
-    profile = by.profiles.get(view) if by else None
-    return profile.version if profile else None
+    def _version(
+        self, generations: Sequence[AlertGeneration], origin_id: str, partition: int, offset: int
+    ) -> int | None:
+        """The version of the profile by which an event is evaluated; None without a profile."""
+        by = profile_of(generations, origin_id, partition, offset)
+        profile = by.profiles.get(self.view) if by and self.view else None
+        return profile.version if profile else None
 
 
 def _described(version: int | None) -> str:
